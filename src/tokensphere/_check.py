@@ -90,9 +90,10 @@ def number(
 def whole(value: Any, name: str, *, low: int = 1) -> int:
     """A whole number >= ``low``; 3.0 counts as 3."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
-    if is_number and not isinstance(value, bool) and np.isfinite(value):
-        if value == int(value) and value >= low:
-            return int(value)
+    if is_number and not isinstance(value, bool) and np.isfinite(value) and value >= low:
+        rounded = int(value)
+        if rounded == value:
+            return rounded
     raise ValueError(f"{name} must be a whole number >= {low}, got {_show(value)}")
 
 

@@ -1,0 +1,247 @@
+r"""Tokens on the circle, where attention is a short Fourier series.
+
+With angles $\theta_i$ and $m_k = \frac1n\sum_j e^{ik\theta_j}$, USA reads
+$$\dot\theta_i = -\frac1n\sum_j e^{\beta\cos(\theta_i-\theta_j)}\sin(\theta_i-\theta_j)
+  = -\operatorname{Im}\sum_{k\ge1} b_k\, e^{ik\theta_i}\,\overline{m_k},
+  \qquad b_k = \frac{2k}{\beta} I_k(\beta),$$
+because $e^{\beta\cos\theta} = I_0 + 2\sum_k I_k\cos k\theta$. SA divides this by
+$Z(\theta_i) = I_0 + 2\sum_k I_k \operatorname{Re}(e^{ik\theta_i}\overline{m_k})$. The series
+falls off like $e^{-k^2/2\beta}$: K = 26 terms give full precision at $\beta = 5$. So one velocity
+costs O(nK) time and O(n) memory, exactly: no pair of tokens is left out.
+
+The two sums, over tokens and over modes, are done by Horner's rule for few tokens and as
+non-uniform fast Fourier transforms (FINUFFT, tolerance 1e-13) for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ive
+
+from tokensphere import _check, harmonics
+from tokensphere._check import Array, Kind
+from tokensphere._integrate import integrate
+from tokensphere.attention import usable_beta
+from tokensphere.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from finufft import Plan
+
+#: angles that Horner's rule works on at a time: three complex arrays of this length stay in cache
+_BLOCK = 4096
+#: from this many tokens on, FINUFFT beats Horner's rule (measured; see benchmarks/)
+_MANY = 2000
+
+
+def velocity(theta: ArrayLike, beta: float, kind: Kind = "unnormalized") -> Array:
+    r"""Angular velocity $\dot\theta$ of every token, shape ``(..., n)``.
+
+    Args:
+        theta: angles, shape ``(..., n)``; leading axes are independent systems.
+        beta: inverse temperature, >= 0; for ``"unnormalized"`` at most 700.
+        kind: ``"unnormalized"`` (USA) or ``"softmax"`` (SA).
+
+    Two tokens a quarter turn apart, at beta = 0, approach each other:
+
+    >>> velocity([0.0, np.pi / 2], 0.0).round(12)
+    array([ 0.5, -0.5])
+    """
+    theta, kind = _check.angles(theta), _check.kind(kind)
+    return _velocity(theta, usable_beta(beta, kind, theta.dtype), kind)
+
+
+def solve(
+    theta0: ArrayLike,
+    beta: float,
+    times: ArrayLike,
+    kind: Kind = "unnormalized",
+    rtol: float = 1e-8,
+) -> Trajectory:
+    """Follow the angles from ``theta0`` at ``times[0]``.
+
+    Args:
+        theta0: angles, shape ``(..., n)``; leading axes are independent systems, which share
+            the integrator's steps.
+        beta: inverse temperature, as in :func:`velocity`.
+        times: where to look, non-decreasing; the first is the time of ``theta0``.
+        kind: ``"unnormalized"`` (the time scale is e^-beta) or ``"softmax"``.
+        rtol: local error allowed per step, in radians, 1e-13 to 1e-1. The method (DOP853) has
+            order 8.
+
+    Returns:
+        A trajectory with ``.times (T,)``, ``.angles (T, ..., n)`` (unwrapped: they do not jump
+        at a full turn), ``.evaluations``.
+    """
+    theta0, kind, times = (
+        _check.angles(theta0, "theta0"),
+        _check.kind(kind),
+        _check.times(times),
+    )
+    beta = usable_beta(beta, kind, theta0.dtype)
+    rtol = _check.number(rtol, "rtol", low=1e-13, high=0.1)
+    states, evaluations = integrate(_field(beta, kind), theta0, times, rtol)
+    return Trajectory(times, states, evaluations, on_circle=True)
+
+
+def modes(theta: ArrayLike, k: ArrayLike) -> Array:
+    r"""Fourier coefficients $\hat\mu_k = \frac1n\sum_j e^{-ik\theta_j}$ of the tokens' measure.
+
+    ``theta`` has shape ``(..., n)``, ``k`` (whole numbers) any shape: the result has shape
+    ``(...) + k.shape``.
+
+    >>> complex(modes([0.0, np.pi], 2).round(12))
+    (1+0j)
+    """
+    theta = _check.angles(theta)
+    degrees = _check.floating(k, "k")
+    if (degrees != np.rint(degrees)).any():
+        raise ValueError(f"k must be whole, got {_check._show(k)}")
+    out = np.empty((*theta.shape[:-1], degrees.size), dtype=np.complex128)
+    for place, degree in enumerate(degrees.ravel()):
+        out[..., place] = np.exp(-1j * degree * theta).mean(axis=-1)
+    return out.reshape(theta.shape[:-1] + degrees.shape)[()]
+
+
+def predicted_centres(theta0: ArrayLike, beta: float) -> Array:
+    r"""Where clusters should form, from the start alone: the maxima of the fastest mode.
+
+    $\theta_j = (2\pi j - \arg\hat\mu_k(0))/k$ with k = $k_{\max}(\beta)$: shape ``(..., k)``,
+    ascending in $[-\pi, \pi)$. (The rule stands in the public notebook of paper B's authors.)
+    """
+    theta0, beta = _check.angles(theta0, "theta0"), _check.beta(beta)
+    k = int(harmonics.dominant_mode(beta, 2))
+    phase = np.angle(modes(theta0, k))
+    centres = (2 * np.pi * np.arange(k) - phase[..., None]) / k
+    return np.sort(np.remainder(centres + np.pi, 2 * np.pi) - np.pi, axis=-1)
+
+
+@lru_cache(maxsize=64)
+def _coefficients(beta: float) -> tuple[Array, Array]:
+    r"""Return $e^{-\beta} b_k$ for k = 1..K and $e^{-\beta} I_k$ for k = 0..K, K as needed."""
+    k = np.arange(1.0, 40 + int(np.sqrt(80 * beta)))
+    b = 2 / k * np.exp(harmonics._log_growth_rate(k, beta, 2, "unnormalized") - beta)
+    kept = max(1, int(np.flatnonzero(b > 1e-17 * b.max())[-1]) + 1)
+    bessel = ive(np.arange(kept + 1.0), beta)
+    return b[:kept], bessel
+
+
+def _velocity(theta: Array, beta: float, kind: Kind) -> Array:
+    """Evaluate the velocity of angles that were checked before."""
+    return _field(beta, kind)(theta)
+
+
+def _field(beta: float, kind: Kind) -> Callable[[Array], Array]:
+    """Return the velocity as a function of the angles; it keeps what it can between calls."""
+    b, bessel = _coefficients(beta)
+    transforms = _transforms(b.size)
+
+    def field(theta: Array) -> Array:
+        flat = theta.reshape((-1, theta.shape[-1]))
+        speed = (
+            _by_nufft(flat, b, bessel, kind, *transforms())
+            if theta.shape[-1] >= _MANY
+            else _by_horner(flat, b, bessel, kind)
+        )
+        if kind == "unnormalized":
+            speed *= np.exp(beta)
+        return speed.reshape(theta.shape).astype(theta.dtype, copy=False)
+
+    return field
+
+
+def _by_horner(theta: Array, b: Array, bessel: Array, kind: Kind) -> Array:
+    """Return the velocity, (systems, n), for USA without its e^beta: polynomials in e^{i theta}."""
+    conjugate = np.conj(_moments(theta, b.size))
+    out = np.empty(theta.shape)
+    for place, z in _unit_circle(theta):
+        speed = -_horner(z, conjugate[place[0]] * b).imag
+        if kind == "softmax":
+            overlap = _horner(z, conjugate[place[0]] * bessel[1:]).real
+            speed /= bessel[0] + 2 * overlap
+        out[place] = speed
+    return out
+
+
+def _by_nufft(
+    theta: Array, b: Array, bessel: Array, kind: Kind, to_modes: Plan, to_tokens: Plan
+) -> Array:
+    """Do the same by two non-uniform FFTs, one system after the other.
+
+    Velocity and normaliser are real functions of the angle: one transform carries both, as
+    imaginary and real part.
+    """
+    out = np.empty(theta.shape)
+    for i, system in enumerate(theta.astype(np.float64, copy=False)):
+        to_modes.setpts(system)
+        to_tokens.setpts(system)
+        m = to_modes.execute(np.ones(system.size, dtype=np.complex128))[b.size + 1 :] / system.size
+        c = np.zeros(2 * b.size + 1, dtype=np.complex128)
+        # the real function -Im sum_k b_k m_k^* e^ik has coefficients i b_k m_k^* / 2 at k and
+        # their conjugates at -k; times i, it is the imaginary part
+        half = -0.5 * b * np.conj(m)
+        c[b.size + 1 :], c[: b.size] = half, -np.conj(half)[::-1]
+        if kind == "softmax":
+            overlap = bessel[1:] * np.conj(m)
+            c[b.size + 1 :] += overlap
+            c[: b.size] += np.conj(overlap)[::-1]
+            c[b.size] = bessel[0]
+        value = to_tokens.execute(c)
+        out[i] = value.imag / value.real if kind == "softmax" else value.imag
+    return out
+
+
+def _transforms(modes: int) -> Callable[[], tuple[Plan, Plan]]:
+    """Return a function that plans the two transforms when first called.
+
+    One thread each: with more, sums would come in another order, and other bits, every time.
+    """
+
+    @lru_cache(maxsize=1)
+    def plans() -> tuple[Plan, Plan]:
+        import finufft
+
+        settings = {"eps": 1e-13, "isign": 1, "nthreads": 1, "spread_sort": 0, "upsampfac": 2.0}
+        shape = (2 * modes + 1,)
+        return finufft.Plan(1, shape, **settings), finufft.Plan(2, shape, **settings)
+
+    return plans
+
+
+def _moments(theta: Array, count: int) -> Array:
+    r"""Return $m_k = \frac1n\sum_j e^{ik\theta_j}$, k = 1..count, shape (systems, count)."""
+    out = np.zeros((theta.shape[0], count), dtype=np.complex128)
+    for place, z in _unit_circle(theta):
+        power = z.copy()
+        for k in range(count):
+            out[place[0], k] += power.sum(axis=-1)
+            np.multiply(power, z, out=power)
+    return out / theta.shape[-1]
+
+
+def _horner(z: Array, c: Array) -> Array:
+    """Evaluate the polynomial sum_k c_k z^k, k = 1..K: z (systems, n), c (systems, K)."""
+    value = np.broadcast_to(c[:, -1, None], z.shape).copy()
+    for k in range(c.shape[-1] - 2, -1, -1):
+        value *= z
+        value += c[:, k, None]
+    value *= z
+    return value
+
+
+def _unit_circle(theta: Array) -> Iterator[tuple[tuple[slice, slice], Array]]:
+    """Yield e^{i theta} block by block, with its place in (systems, n)."""
+    systems, n = theta.shape
+    several = max(1, _BLOCK // n)
+    for i in range(0, systems, several):
+        for j in range(0, n, _BLOCK):
+            place = (slice(i, i + several), slice(j, j + _BLOCK))
+            block = theta[place].astype(np.float64, copy=False)
+            z = np.empty(block.shape, dtype=np.complex128)
+            np.cos(block, out=z.real)
+            np.sin(block, out=z.imag)
+            yield place, z
