@@ -42,12 +42,12 @@ def shell() -> Any:
     return module.get_ipython() if module is not None else None
 
 
-def display(bundle: dict[str, Any]) -> None:
+def display(bundle: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
     """Show a mime bundle in the notebook; without a notebook do nothing."""
     if shell() is not None:
         from IPython.display import display as show
 
-        show(bundle, raw=True)  # type: ignore[no-untyped-call]
+        show(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
 
 
 class Shown:

@@ -1,0 +1,264 @@
+"""Figures: each with number, caption, alt text, data, and files to take away.
+
+``save`` shows a figure in the chapter and stores it as SVG and PDF with the data drawn in it
+(CSV) and a description (JSON). ``show`` and ``gallery`` show figures of other chapters again.
+Importing this module sets the book's look, see :mod:`companion._style`.
+"""
+
+import csv
+import hashlib
+import html
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from companion import _session, _svg, store
+from companion._registry import Registry
+from companion._style import COLOURS, DIVERGING, SEQUENTIAL, shades, style
+from companion._text import check_id, inline_html, plain, require_text
+
+__all__ = ["COLOURS", "DIVERGING", "SEQUENTIAL", "gallery", "save", "shades", "show", "style"]
+
+MIME = "application/vnd.companion.figure+json"
+MOST_BYTES = 5_000_000  # of one table: what is drawn, not all that was computed
+FIRST_BUILD = "After `make book` this place shows"
+
+_declared = Registry("figure")
+
+style()
+
+
+def save(
+    fig: Figure,
+    id: str,
+    *,
+    data: Mapping[str, Any],
+    caption: str,
+    alt: str,
+    seed: object = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> None:
+    """Show a figure, store it with its data, and close it.
+
+    Parameters
+    ----------
+    fig
+        a matplotlib figure, drawn with the book's own look; give it no background.
+    id
+        lowercase words joined by hyphens, once in the whole book. The text refers to the
+        figure by ``{numref}`fig-<id>```.
+    data
+        what is drawn: column name → values in one dimension (lengths may differ); or, for
+        several tables, table name → such a mapping.
+    caption
+        one or more sentences in MyST Markdown; mathematics between dollars.
+    alt
+        what is to be seen, for those who do not see it: plain text without LaTeX.
+    seed, parameters
+        kept with the data, beside the chapter's own parameters.
+
+    Raises
+    ------
+    ValueError
+        for a missing caption or alt text, an id used twice, data that is no table or larger
+        than 5 MB (store what is drawn).
+
+    The same figure gives the same bytes in every file.
+    """
+    check_id(id)
+    require_text("caption", caption)
+    require_text("alt", alt)
+    if "$" in alt or "\\" in alt:
+        raise ValueError(f"figure {id!r}: alt is read aloud; write plain text, not LaTeX")
+    tables = _tables(id, data)
+    _declared.declare(id)
+
+    folder = _folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    svg = _render(fig, id, "svg", {"Date": None}).decode("utf-8")
+    content = {f"{id}.svg": svg.encode("utf-8")}
+    content[f"{id}.pdf"] = _render(fig, id, "pdf", {"CreationDate": None})
+    content |= tables
+    record = {
+        "id": id,
+        "caption": caption.strip(),
+        "alt": alt.strip(),
+        "seed": plain(seed),
+        "parameters": {**_session.parameters(), **plain(dict(parameters or {}))},
+        "versions": store.versions(),
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in content.items()},
+    }
+    for name, data_bytes in content.items():
+        (folder / name).write_bytes(data_bytes)
+    store.write_json(folder / f"{id}.json", record)
+
+    drawing = _svg.inline(svg, id, record["alt"])
+    bundle = {
+        "text/plain": f"Figure {id}: {record['caption']}",
+        "text/html": _figure_html(record, drawing),
+        MIME: record,
+    }
+    _close(fig)
+    _session.display(bundle, {"companion": {"kind": "figure", **record}})
+
+
+def show(id: str) -> "Again":
+    """Show a figure of another chapter again, with a link to it.
+
+    For a page executed after the others (``companion: after: all``). Before the first build
+    it is a sentence that says so.
+    """
+    check_id(id)
+    for execution in _executions():
+        for record in execution.figures():
+            if record["id"] == id:
+                return Again([_again(record, execution, downloads=False)], gallery=False)
+    return Again([], gallery=False, missing=f"{FIRST_BUILD} the figure {id}.")
+
+
+def gallery() -> "Again":
+    """Show all figures of the executed chapters, with links to where they were made."""
+    items = [
+        _again(record, execution, downloads=True)
+        for execution in _executions()
+        for record in execution.figures()
+    ]
+    return Again(items, gallery=True, missing=f"{FIRST_BUILD} all figures of the book.")
+
+
+class Again(_session.Shown):
+    """Figures of other chapters, shown once more."""
+
+    def __init__(self, items: list[dict[str, Any]], *, gallery: bool, missing: str = "") -> None:
+        super().__init__()
+        self._cell = None  # shown when it is displayed, not when it is made
+        self.items = items
+        self._gallery = gallery
+        self._missing = missing
+
+    def _bundle(self) -> dict[str, Any]:
+        if not self.items:
+            return {
+                "text/plain": self._missing,
+                "text/html": f'<p class="companion-missing">{inline_html(self._missing)}</p>',
+            }
+        body = "".join(item["html"] for item in self.items)
+        if self._gallery:
+            body = f'<div class="companion-gallery">{body}</div>'
+        return {"text/plain": "\n".join(item["text"] for item in self.items), "text/html": body}
+
+
+def _again(record: dict[str, Any], execution: store.Execution, downloads: bool) -> dict[str, Any]:
+    id, root = record["id"], _session.book_root()
+    assert root is not None
+    svg = (execution.folder / "figures" / f"{id}.svg").read_text(encoding="utf-8")
+    drawing = _svg.inline(svg, f"again-{id}", record["alt"])
+    page = os.path.relpath(root / "book" / execution.chapter, Path.cwd())
+    link = f"{Path(page).as_posix()}.html#fig-{id}"
+    files = ""
+    if downloads:
+        static = Path(os.path.relpath(root, Path.cwd())).as_posix()
+        files = " · " + " · ".join(
+            f'<a href="{html.escape(static)}/_static/figures/{name}" download>{label}</a>'
+            for label, name in file_labels(record)
+        )
+    text = (
+        f'<figure class="companion-figure companion-again">'
+        f'<div class="companion-drawing">{drawing}</div>'
+        f"<figcaption>{inline_html(record['caption'])} "
+        f'<span class="companion-links"><a href="{html.escape(link)}">from the chapter</a>{files}'
+        f"</span></figcaption></figure>"
+    )
+    return {"html": text, "text": f"Figure {id} ({execution.chapter}): {record['caption']}"}
+
+
+def file_labels(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the files of a figure with a word for each: SVG, PDF, data (CSV)."""
+    labels = []
+    tables = [name for name in record["files"] if name.endswith(".csv")]
+    for name in record["files"]:
+        kind = name.rsplit(".", 1)[1].upper()
+        if kind == "CSV":
+            kind = "data" if len(tables) == 1 else f"data: {name.split('.')[1]}"
+        labels.append((kind, name))
+    return labels
+
+
+def _executions() -> list[store.Execution]:
+    root = _session.book_root()
+    return [] if root is None else list(store.executions(root).values())
+
+
+def _folder() -> Path:
+    if _session.building():
+        return Path(os.environ[_session.OUTPUT]) / "figures"
+    root = _session.book_root()
+    return Path("figures") if root is None else store.build_folder(root) / "figures"
+
+
+def _render(fig: Figure, id: str, kind: str, metadata: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": id}):
+        fig.savefig(buffer, format=kind, metadata=metadata, transparent=True)
+    return buffer.getvalue()
+
+
+def _close(fig: Figure) -> None:
+    from matplotlib import pyplot
+
+    pyplot.close(fig)
+
+
+def _figure_html(record: dict[str, Any], drawing: str) -> str:
+    return (
+        f'<figure class="companion-figure" id="fig-{record["id"]}">'
+        f'<div class="companion-drawing">{drawing}</div>'
+        f"<figcaption>{inline_html(record['caption'])}</figcaption></figure>"
+    )
+
+
+def _tables(id: str, data: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the CSV files, name → content."""
+    if not isinstance(data, Mapping) or not data:
+        raise ValueError(f"figure {id!r}: data must map column names to values, and not be empty")
+    nested = [isinstance(value, Mapping) for value in data.values()]
+    if all(nested):
+        for name in data:
+            check_id(name)
+        return {f"{id}.{name}.csv": _csv(id, table) for name, table in data.items()}
+    if any(nested):
+        raise ValueError(f"figure {id!r}: data mixes tables and columns; name every table")
+    return {f"{id}.csv": _csv(id, data)}
+
+
+def _csv(id: str, table: Mapping[str, ArrayLike]) -> bytes:
+    columns = {str(name): np.atleast_1d(np.asarray(values)) for name, values in table.items()}
+    for name, values in columns.items():
+        if values.ndim != 1 or values.dtype.kind not in "biufUS":
+            raise ValueError(
+                f"figure {id!r}: column {name!r} must be numbers or words in one dimension, "
+                f"not {values.dtype} of shape {values.shape}"
+            )
+    lists = [values.tolist() for values in columns.values()]
+    length = max(map(len, lists), default=0)
+    if length == 0:
+        raise ValueError(f"figure {id!r}: data has no values")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for i in range(length):
+        writer.writerow([values[i] if i < len(values) else "" for values in lists])
+    content = text.getvalue().encode("utf-8")
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"figure {id!r}: its data take {len(content) / 1e6:.0f} MB; store what is drawn, "
+            "not all that was computed (at most 5 MB)"
+        )
+    return content
