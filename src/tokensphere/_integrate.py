@@ -23,17 +23,21 @@ def integrate(
     if times[-1] == times[0] or start.size == 0:
         return states, 0
     later = np.unique(times)
+    # in units of the whole span: USA at beta = 700 lives on a time scale of 1e-304, the square of
+    # whose speeds, in the solver's choice of a first step, is no longer a number
+    span = float(later[-1] - later[0])
     solution = solve_ivp(
-        lambda _, y: velocity(y.reshape(start.shape)).ravel(),
-        (later[0], later[-1]),
+        lambda _, y: (span * velocity(y.reshape(start.shape))).ravel(),
+        (0.0, 1.0),
         start.ravel().astype(np.float64, copy=False),
         method="DOP853",
-        t_eval=later,
+        t_eval=(later - later[0]) / span,
         rtol=max(rtol, 100 * np.finfo(np.float64).eps),
         atol=rtol,
     )
     if not solution.success:
-        raise RuntimeError(f"the integrator gave up at t = {solution.t[-1]:g}: {solution.message}")
+        stopped = later[0] + span * solution.t[-1]
+        raise RuntimeError(f"the integrator gave up at t = {stopped:g}: {solution.message}")
     found = solution.y.T.reshape((later.size, *start.shape))
     states[:] = found[np.searchsorted(later, times)]
     return states, int(solution.nfev)
