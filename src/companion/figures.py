@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from companion import _session, _svg, store
 from companion._registry import Registry
-from companion._style import COLOURS, DIVERGING, SEQUENTIAL, shades, style
+from companion._style import COLOURS, DIVERGING, PAPER, SEQUENTIAL, shades, style
 from companion._text import check_id, inline_html, plain, require_text
 
 __all__ = ["COLOURS", "DIVERGING", "SEQUENTIAL", "gallery", "save", "shades", "show", "style"]
@@ -85,6 +85,7 @@ def save(
     svg = _render(fig, id, "svg", {"Date": None}).decode("utf-8")
     content = {f"{id}.svg": svg.encode("utf-8")}
     content[f"{id}.pdf"] = _render(fig, id, "pdf", {"CreationDate": None})
+    content[f"{id}.png"] = _render(fig, id, "png", {}, facecolor=PAPER, transparent=False)
     content |= tables
     record = {
         "id": id,
@@ -185,6 +186,8 @@ def file_labels(record: dict[str, Any]) -> list[tuple[str, str]]:
     tables = [name for name in record["files"] if name.endswith(".csv")]
     for name in record["files"]:
         kind = name.rsplit(".", 1)[1].upper()
+        if kind == "PNG":
+            continue  # a picture for slides, from the command `figures`; not on the site
         if kind == "CSV":
             kind = "data" if len(tables) == 1 else f"data: {name.split('.')[1]}"
         labels.append((kind, name))
@@ -203,10 +206,10 @@ def _folder() -> Path:
     return Path("figures") if root is None else store.build_folder(root) / "figures"
 
 
-def _render(fig: Figure, id: str, kind: str, metadata: dict[str, Any]) -> bytes:
+def _render(fig: Figure, id: str, kind: str, metadata: dict[str, Any], **options: Any) -> bytes:
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": id}):
-        fig.savefig(buffer, format=kind, metadata=metadata, transparent=True)
+        fig.savefig(buffer, format=kind, metadata=metadata, **{"transparent": True, **options})
     return buffer.getvalue()
 
 

@@ -1,0 +1,97 @@
+"""The ledger: every claim of the book in one table, made from the executed chapters."""
+
+import html
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from companion import _session, claims, store
+
+GROUPS = (
+    ("Metastable clusters (paper B, arXiv 2410.23228)", "abstract 2410.23228"),
+    ("Random layers (paper A, arXiv 2601.21942)", "abstract 2601.21942"),
+    ("Public code", "public code"),
+    ("Our own results", "derived here"),
+)
+FIRST_BUILD = "No chapter has been executed yet; `make book` does that and fills the ledger."
+
+
+class Table(_session.Shown):
+    """Something to show as HTML, with a plain text beside it."""
+
+    def __init__(self, text: str, html_text: str) -> None:
+        super().__init__()
+        self._cell = None  # shown when it is displayed, not when it is made
+        self.text = text
+        self.html = html_text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _bundle(self) -> dict[str, Any]:
+        return {"text/plain": self.text, "text/html": self.html}
+
+
+def all_claims(root: Path) -> list[dict[str, Any]]:
+    """Return the claims of all executed chapters, in the order of the book."""
+    return [claim for e in store.executions(root).values() for claim in e.claims()]
+
+
+def table() -> Table:
+    """Return all claims, grouped by where they come from, each linked to its chapter."""
+    found = _found()
+    if found is None:
+        return _not_yet()
+    text, body = [], []
+    for title, source in GROUPS:
+        rows = [claim for claim in found if claim["source"].startswith(source)]
+        if not rows:
+            continue
+        text += [title, *(f"  {claim['status']}: {claim['statement']}" for claim in rows)]
+        body.append(
+            f'<div class="companion-scroll"><table class="companion-ledger table">'
+            f"<caption>{html.escape(title)}</caption><thead><tr>"
+            '<th scope="col">Status</th><th scope="col">Claim</th><th scope="col">Result</th>'
+            '<th scope="col">Second method</th><th scope="col">Control</th></tr></thead><tbody>'
+            + "".join(map(_row, rows))
+            + "</tbody></table></div>"
+        )
+    return Table("\n".join(text), "".join(body))
+
+
+def summary() -> Table:
+    """Return how many claims have which status."""
+    found = _found()
+    if found is None:
+        return _not_yet()
+    counts = Counter(claim["status"] for claim in found)
+    statuses = [s for s in claims.SIGNS if counts[s]]
+    text = f"{len(found)} claims: " + ", ".join(f"{counts[s]} {s}" for s in statuses)
+    body = " ".join(f"{claims.badge(s)} <b>{counts[s]}</b>" for s in statuses)
+    return Table(text, f'<p class="companion-summary">{len(found)} claims: {body}</p>')
+
+
+def _found() -> list[dict[str, Any]] | None:
+    root = _session.book_root()
+    return (all_claims(root) or None) if root is not None else None
+
+
+def _not_yet() -> Table:
+    return Table(FIRST_BUILD, f'<p class="companion-missing">{html.escape(FIRST_BUILD)}</p>')
+
+
+def _row(claim: dict[str, Any]) -> str:
+    root = _session.book_root()
+    assert root is not None
+    page = Path(os.path.relpath(root / "book" / claim["chapter"], Path.cwd())).as_posix()
+    link = html.escape(f"{page}.html#claim-{claim['id']}")
+    note = f"<br><small>{html.escape(claim['note'])}</small>" if claim["note"] else ""
+    source = claim["source"]
+    return (
+        f"<tr><td>{claims.badge(claim['status'])}</td>"
+        f'<td><a href="{link}">{html.escape(claim["statement"])}</a>'
+        f"<br><small>{html.escape(source)}</small>{note}</td>"
+        f"<td>{html.escape(claim['verdict'])}</td><td>{html.escape(claim['second_method'])}</td>"
+        f"<td>{html.escape(claim['control'])}</td></tr>"
+    )

@@ -1,0 +1,168 @@
+"""The companion's part in Sphinx: figures, claims, and a site that asks no other host.
+
+Add ``companion.sphinx_ext`` to the extensions. MyST-NB finds ``MimeRenderer`` by itself.
+"""
+
+import html
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from companion import claims, figures
+
+# What MathJax needs on our pages; the package brings four times as much.
+_MATHJAX_UNUSED = (
+    "adaptors",
+    "input/asciimath.js",
+    "input/mml.js",
+    "input/mml",
+    "output/svg",
+    "output/svg.js",
+    "core.js",
+    "latest.js",
+    "loader.js",
+    "mml-chtml.js",
+    "mml-svg.js",
+    "node-main.js",
+    "startup.js",
+    "tex-chtml-full.js",
+    "tex-chtml-full-speech.js",
+    "tex-mml-chtml.js",
+    "tex-mml-svg.js",
+    "tex-svg.js",
+    "tex-svg-full.js",
+)
+_DRAWING = re.compile(r"<svg\b.*</svg>", re.DOTALL)
+
+
+class MimeRenderer:
+    """Turns our outputs into document nodes, for MyST-NB."""
+
+    mime_priority_overrides = ((("*"), claims.MIME, None), ("*", figures.MIME, None))
+
+    @staticmethod
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Node] | None:
+        """Return the nodes for an output, or None to leave it to MyST-NB."""
+        if data.mime_type in (claims.MIME, figures.MIME):
+            return []  # for tools that read notebooks; the page shows the HTML beside it
+        record = data.output_metadata.get("companion", {})
+        if inline or data.mime_type != "text/html" or record.get("kind") != "figure":
+            return None
+        return [_figure(renderer, data, record)]
+
+
+def _figure(renderer: Any, data: Any, record: dict[str, Any]) -> nodes.figure:
+    """Build a numbered figure, so that ``numref`` and the list of figures know it."""
+    writer = renderer.renderer
+    drawing = _DRAWING.search(data.string)
+    figure = nodes.figure(classes=["companion-figure"])
+    figure.source, figure.line = renderer.source, data.line
+    figure["names"].append(f"fig-{record['id']}")
+    writer.document.note_explicit_target(figure, figure)
+    svg = drawing[0] if drawing else ""
+    figure += nodes.raw("", f'<div class="companion-drawing">{svg}</div>', format="html")
+    caption = nodes.caption(record["caption"])
+    caption.source, caption.line = renderer.source, data.line
+    with writer.current_node_context(caption):
+        writer.nested_render_text(record["caption"], data.line or 0, inline=True)
+    figure += caption
+    figure += _links(record)
+    return figure
+
+
+def _links(record: dict[str, Any]) -> nodes.legend:
+    line = nodes.paragraph(classes=["companion-links"])
+    line += nodes.reference("", "code", refid=f"code-{record['id']}", internal=True)
+    for label, name in figures.file_labels(record):
+        line += nodes.Text(" · ")
+        line += nodes.reference(
+            "", label, refuri=f"_static/figures/{name}", companion_file=True, internal=True
+        )
+    return nodes.legend("", line)
+
+
+class FileLinks(SphinxPostTransform):
+    """Make links to figure files relative to the page that they end up on."""
+
+    default_priority = 5
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Run the transform."""
+        builder = self.app.builder
+        # singlehtml puts every page into the first one.
+        page = self.app.config.root_doc if builder.name == "singlehtml" else self.env.docname
+        depth = builder.get_target_uri(page).split("#")[0].count("/")
+        for link in list(self.document.findall(nodes.reference)):
+            if link.get("companion_file"):
+                link["refuri"] = "../" * depth + link["refuri"]
+
+
+def name_code_cells(app: Sphinx, document: nodes.document) -> None:
+    """Give the cell that made a figure a name, for the figure's link to its code."""
+    for cell in list(document.findall(nodes.container)):
+        if cell.get("nb_element") != "cell_code":
+            continue
+        for figure in cell.findall(nodes.figure):
+            for name in figure["names"]:
+                if name.startswith("fig-"):
+                    cell["ids"].append(f"code-{name.removeprefix('fig-')}")
+
+
+def drop_thebe(app: Sphinx, page: str, template: str, context: Any, doctree: Any) -> None:
+    """Remove the scripts of thebe, which is off: it names another host, and twice at that."""
+    kept = []
+    for script in context.get("script_files", []):
+        body = getattr(script, "attributes", {}).get("body") or ""
+        name = str(getattr(script, "filename", script) or "")
+        if "THEBE_JS_URL" not in body and "thebe" not in name:
+            kept.append(script)
+    context["script_files"] = kept
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Put the figure files into the site, take out what nobody loads, lead to the first page."""
+    if error is not None or app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    made = Path(app.srcdir) / app.config.companion_figures
+    if made.is_dir():
+        shutil.copytree(made, static / "figures", dirs_exist_ok=True)
+    for name in _MATHJAX_UNUSED:
+        path = static / "mathjax" / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    _first_page(app)
+
+
+def _first_page(app: Sphinx) -> None:
+    """Make ``index.html`` lead to the first page, which lies in a folder."""
+    page = Path(app.outdir) / "index.html"
+    target = html.escape(app.builder.get_target_uri(app.config.root_doc))
+    title = html.escape(app.config.html_title or "")
+    if app.config.root_doc != "index":
+        page.write_text(
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f'<meta http-equiv="refresh" content="0; url={target}"></head>'
+            f'<body><a href="{target}">{title}</a></body></html>\n',
+            encoding="utf-8",
+        )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.add_config_value("companion_figures", "_build/figures", "html")
+    app.setup_extension("sphinx.ext.mathjax")
+    app.setup_extension("sphinx-mathjax-offline")
+    app.add_post_transform(FileLinks)
+    app.connect("doctree-read", name_code_cells)
+    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("build-finished", finish, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
