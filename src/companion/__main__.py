@@ -52,7 +52,7 @@ def cli(context: click.Context, root: Path | None) -> None:
 @click.option("--fail-fast", is_flag=True, help="Stop at the first chapter that fails.")
 @_TIMEOUT
 @click.pass_obj
-def build(root: Path, **options: Any) -> None:
+def build(root: Path, /, **options: Any) -> None:
     """Execute the chapters that changed and build the site."""
     from companion.build import build
 
@@ -67,7 +67,7 @@ def build(root: Path, **options: Any) -> None:
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER", help="For results.")
 @_TIMEOUT
 @click.pass_obj
-def run(root: Path, chapter: str, values: tuple[tuple[str, str], ...], **options: Any) -> None:
+def run(root: Path, /, chapter: str, values: tuple[tuple[str, str], ...], **options: Any) -> None:
     """Execute one chapter with your own parameters.
 
     Writes the executed notebook, the figures with their data, and the claims into a folder;
@@ -134,7 +134,7 @@ def figures(root: Path, kinds: tuple[str, ...], output: Path | None) -> None:
 
     place = output or store.build_folder(root) / "figures-copied"
     number = report.copy_figures(open_book(root), list(kinds), place)
-    click.echo(f"{number} figures with their data are in {place}")
+    click.echo(f"{number} figure(s) with their data are in {place}")
 
 
 @cli.command()
@@ -148,7 +148,7 @@ def notebooks(root: Path, solutions: bool, output: Path | None) -> None:
 
     place = output or store.build_folder(root) / "notebooks"
     written = write_notebooks(open_book(root), place, solutions=solutions)
-    click.echo(f"{len(written)} notebooks are in {place}")
+    click.echo(f"{len(written)} notebook(s) are in {place}")
 
 
 @cli.command()

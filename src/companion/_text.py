@@ -51,7 +51,8 @@ def number(value: float, resolution: float | None = None) -> str:
         return _minus(str(round(value)))
     if size < -5 or size >= 7:
         return _minus(f"{value:.{digits - 1}e}")
-    return _minus(f"{value:.{max(digits - 1 - size, 0)}f}")
+    text = f"{value:.{max(digits - 1 - size, 0)}f}"
+    return _minus(text if resolution else text.rstrip("0"))
 
 
 def _minus(text: str) -> str:

@@ -26,7 +26,8 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
-from companion import claims, figures, source, store
+from companion import source, store
+from companion._outputs import CLAIM, FIGURE, declared
 
 _ANSI = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _PLACE = re.compile(r"Cell In\[(\d+)\], line (\d+)|<ipython-input-(\d+)[^>]*>.*line (\d+)")
@@ -123,8 +124,8 @@ def _execute(job: dict[str, Any]) -> None:
 
     _clean(notebook)
     _write(notebook, output / "notebook.ipynb")
-    store.write_json(output / "claims.json", _outputs(notebook, claims.MIME))
-    store.write_json(output / "figures.json", _outputs(notebook, figures.MIME))
+    store.write_json(output / "claims.json", declared(notebook, CLAIM))
+    store.write_json(output / "figures.json", declared(notebook, FIGURE))
     record = {
         "chapter": job["chapter"],
         "key": job["key"],
@@ -183,17 +184,6 @@ def _clean(notebook: Any) -> Any:
         if INJECTED in tags and "remove-cell" not in tags:
             cell.metadata["tags"] = [*tags, "remove-cell"]
     return notebook
-
-
-def _outputs(notebook: Any, mime: str) -> list[dict[str, Any]]:
-    """Return what the cells declared under our own mime type, each id once."""
-    found: dict[str, dict[str, Any]] = {}
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            record = output.get("data", {}).get(mime)
-            if record is not None:
-                found.setdefault(record["id"], record)
-    return list(found.values())
 
 
 def _write(notebook: Any, path: Path) -> None:

@@ -29,17 +29,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from companion import _session
+from companion._outputs import CLAIM, DEPENDS, NOT_REPRODUCED, OPEN, REPRODUCED, SIGNS
 from companion._registry import Registry
 from companion._text import check_id, number, numbers, plain, require_text
 
-MIME = "application/vnd.companion.claim+json"
 SOURCES = ("abstract 2410.23228", "abstract 2601.21942", "public code", "derived here")
-
-REPRODUCED = "reproduced"
-NOT_REPRODUCED = "not reproduced"
-DEPENDS = "depends on protocol"
-OPEN = "open"
-SIGNS = {REPRODUCED: "✓", NOT_REPRODUCED: "✗", DEPENDS: "≈", OPEN: "?"}
 
 _declared = Registry("claim")
 
@@ -98,7 +92,7 @@ class Claim(_session.Shown):
         return {
             "text/plain": as_text(self.record),
             "text/html": as_html(self.record),
-            MIME: self.record,
+            CLAIM: self.record,
         }
 
 

@@ -209,8 +209,9 @@ def _listen(
 ) -> None:
     stream: IO[str] | None = process.stdout
     assert stream is not None
-    for line in stream:
-        messages.put((process.pid, json.loads(line)))
+    with stream:
+        for line in stream:
+            messages.put((process.pid, json.loads(line)))
     process.wait()
     messages.put((process.pid, None))
 

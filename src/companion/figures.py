@@ -20,13 +20,13 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from companion import _session, _svg, store
+from companion._outputs import FIGURE, file_labels
 from companion._registry import Registry
 from companion._style import COLOURS, DIVERGING, PAPER, SEQUENTIAL, shades, style
 from companion._text import check_id, inline_html, plain, require_text
 
 __all__ = ["COLOURS", "DIVERGING", "SEQUENTIAL", "gallery", "save", "shades", "show", "style"]
 
-MIME = "application/vnd.companion.figure+json"
 MOST_BYTES = 5_000_000  # of one table: what is drawn, not all that was computed
 FIRST_BUILD = "After `make book` this place shows"
 
@@ -104,7 +104,7 @@ def save(
     bundle = {
         "text/plain": f"Figure {id}: {record['caption']}",
         "text/html": _figure_html(record, drawing),
-        MIME: record,
+        FIGURE: record,
     }
     _close(fig)
     _session.display(bundle, {"companion": {"kind": "figure", **record}})
@@ -178,20 +178,6 @@ def _again(record: dict[str, Any], execution: store.Execution, downloads: bool) 
         f"</span></figcaption></figure>"
     )
     return {"html": text, "text": f"Figure {id} ({execution.chapter}): {record['caption']}"}
-
-
-def file_labels(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the files of a figure with a word for each: SVG, PDF, data (CSV)."""
-    labels = []
-    tables = [name for name in record["files"] if name.endswith(".csv")]
-    for name in record["files"]:
-        kind = name.rsplit(".", 1)[1].upper()
-        if kind == "PNG":
-            continue  # a picture for slides, from the command `figures`; not on the site
-        if kind == "CSV":
-            kind = "data" if len(tables) == 1 else f"data: {name.split('.')[1]}"
-        labels.append((kind, name))
-    return labels
 
 
 def _executions() -> list[store.Execution]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from companion import _session, claims, store
+from companion._outputs import SIGNS
 
 GROUPS = (
     ("Metastable clusters (paper B, arXiv 2410.23228)", "abstract 2410.23228"),
@@ -66,7 +67,7 @@ def summary() -> Table:
     if found is None:
         return _not_yet()
     counts = Counter(claim["status"] for claim in found)
-    statuses = [s for s in claims.SIGNS if counts[s]]
+    statuses = [s for s in SIGNS if counts[s]]
     text = f"{len(found)} claims: " + ", ".join(f"{counts[s]} {s}" for s in statuses)
     body = " ".join(f"{claims.badge(s)} <b>{counts[s]}</b>" for s in statuses)
     return Table(text, f'<p class="companion-summary">{len(found)} claims: {body}</p>')

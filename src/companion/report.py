@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from companion import store
+from companion._outputs import SIGNS
 from companion.book import Book
 from companion.errors import Problem
 from companion.source import Page
 from companion.store import Execution
 
 JSON_KEYS = (
-    "id statement source chapter measured expected tolerance interval allowed_misses verdict "
-    "second_method control status finding note profile"
-).split()
-SIGNS = {"reproduced": "✓", "not reproduced": "✗", "depends on protocol": "≈", "open": "?"}
+    *("id", "statement", "source", "chapter", "measured", "expected", "tolerance", "interval"),
+    *("allowed_misses", "verdict", "second_method", "control", "status", "finding", "note"),
+    "profile",
+)
 
 
 def executed(book: Book) -> dict[str, Execution]:

@@ -3,7 +3,6 @@
 Add ``companion.sphinx_ext`` to the extensions. MyST-NB finds ``MimeRenderer`` by itself.
 """
 
-import html
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from companion import claims, figures
+from companion._outputs import CLAIM, FIGURE, file_labels
 
 # What MathJax needs on our pages; the package brings four times as much.
 _MATHJAX_UNUSED = (
@@ -43,12 +42,12 @@ _DRAWING = re.compile(r"<svg\b.*</svg>", re.DOTALL)
 class MimeRenderer:
     """Turns our outputs into document nodes, for MyST-NB."""
 
-    mime_priority_overrides = ((("*"), claims.MIME, None), ("*", figures.MIME, None))
+    mime_priority_overrides = (("*", CLAIM, None), ("*", FIGURE, None))
 
     @staticmethod
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Node] | None:
         """Return the nodes for an output, or None to leave it to MyST-NB."""
-        if data.mime_type in (claims.MIME, figures.MIME):
+        if data.mime_type in (CLAIM, FIGURE):
             return []  # for tools that read notebooks; the page shows the HTML beside it
         record = data.output_metadata.get("companion", {})
         if inline or data.mime_type != "text/html" or record.get("kind") != "figure":
@@ -78,7 +77,7 @@ def _figure(renderer: Any, data: Any, record: dict[str, Any]) -> nodes.figure:
 def _links(record: dict[str, Any]) -> nodes.legend:
     line = nodes.paragraph(classes=["companion-links"])
     line += nodes.reference("", "code", refid=f"code-{record['id']}", internal=True)
-    for label, name in figures.file_labels(record):
+    for label, name in file_labels(record):
         line += nodes.Text(" · ")
         line += nodes.reference(
             "", label, refuri=f"_static/figures/{name}", companion_file=True, internal=True
@@ -126,7 +125,7 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: Any, doctree: Any
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """Put the figure files into the site, take out what nobody loads, lead to the first page."""
+    """Put the figure files into the site, and take out what nobody loads."""
     if error is not None or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
@@ -139,21 +138,8 @@ def finish(app: Sphinx, error: Exception | None) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    _first_page(app)
-
-
-def _first_page(app: Sphinx) -> None:
-    """Make ``index.html`` lead to the first page, which lies in a folder."""
-    page = Path(app.outdir) / "index.html"
-    target = html.escape(app.builder.get_target_uri(app.config.root_doc))
-    title = html.escape(app.config.html_title or "")
-    if app.config.root_doc != "index":
-        page.write_text(
-            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f'<meta http-equiv="refresh" content="0; url={target}"></head>'
-            f'<body><a href="{target}">{title}</a></body></html>\n',
-            encoding="utf-8",
-        )
+    for path in static.rglob("*.map"):  # for people who debug the theme
+        path.unlink()
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
