@@ -19,7 +19,8 @@ def file_labels(figure: dict[str, Any]) -> list[tuple[str, str]]:
     """
     labels = []
     tables = [name for name in figure["files"] if name.endswith(".csv")]
-    for name in figure["files"]:
+    order = ("svg", "pdf", "png", "csv")
+    for name in sorted(figure["files"], key=lambda n: (order.index(n.rsplit(".", 1)[1]), n)):
         kind = name.rsplit(".", 1)[1].upper()
         if kind == "CSV":
             kind = "data" if len(tables) == 1 else f"data: {name.split('.')[1]}"

@@ -64,15 +64,21 @@ class Shown:
     def _bundle(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _metadata(self) -> dict[str, Any]:
+        """Say what the HTML is, for :mod:`companion.sphinx_ext`."""
+        return {"companion": {"kind": "html"}}
+
     def _show(self) -> None:
-        display(self._bundle())
+        display(self._bundle(), self._metadata())
 
     def _ipython_display_(self) -> None:
         if _cell_number() != self._cell:
             self._show()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return self._bundle()
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self._bundle(), self._metadata()
 
 
 def _cell_number() -> int | None:

@@ -1,6 +1,5 @@
 """Numbers and words for people."""
 
-import html
 import math
 import re
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 
 ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_MATH = re.compile(r"\$([^$]+)\$")
 
 
 def check_id(value: str) -> None:
@@ -89,18 +87,3 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)
-
-
-def inline_html(text: str) -> str:
-    r"""Write text with ``$mathematics$`` as HTML that MathJax understands on the site.
-
-    >>> inline_html("rates $\\gamma_k$ < 1")
-    'rates <span class="math notranslate nohighlight">\\(\\gamma_k\\)</span> &lt; 1'
-    """
-    pieces = _MATH.split(text)
-    for i, piece in enumerate(pieces):
-        piece = html.escape(piece, quote=False)
-        if i % 2:
-            piece = f'<span class="math notranslate nohighlight">\\({piece}\\)</span>'
-        pieces[i] = piece
-    return "".join(pieces)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import matplotlib as mpl
 import numpy as np
@@ -20,10 +21,10 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from companion import _session, _svg, store
-from companion._outputs import FIGURE, file_labels
+from companion._outputs import FIGURE
 from companion._registry import Registry
 from companion._style import COLOURS, DIVERGING, PAPER, SEQUENTIAL, shades, style
-from companion._text import check_id, inline_html, plain, require_text
+from companion._text import check_id, plain, require_text
 
 __all__ = ["COLOURS", "DIVERGING", "SEQUENTIAL", "gallery", "save", "shades", "show", "style"]
 
@@ -117,72 +118,55 @@ def show(id: str) -> "Again":
     it is a sentence that says so.
     """
     check_id(id)
-    for execution in _executions():
-        for record in execution.figures():
-            if record["id"] == id:
-                return Again([_again(record, execution, downloads=False)], gallery=False)
-    return Again([], gallery=False, missing=f"{FIRST_BUILD} the figure {id}.")
+    found = [item for item in _all_figures() if item["id"] == id]
+    return Again(found[:1], missing=f"{FIRST_BUILD} the figure {id}.")
 
 
 def gallery() -> "Again":
     """Show all figures of the executed chapters, with links to where they were made."""
-    items = [
-        _again(record, execution, downloads=True)
-        for execution in _executions()
-        for record in execution.figures()
-    ]
-    return Again(items, gallery=True, missing=f"{FIRST_BUILD} all figures of the book.")
+    return Again(_all_figures(), gallery=True, missing=f"{FIRST_BUILD} all figures of the book.")
 
 
 class Again(_session.Shown):
     """Figures of other chapters, shown once more."""
 
-    def __init__(self, items: list[dict[str, Any]], *, gallery: bool, missing: str = "") -> None:
+    def __init__(self, items: list[dict[str, Any]], *, missing: str, gallery: bool = False) -> None:
         super().__init__()
         self._cell = None  # shown when it is displayed, not when it is made
         self.items = items
-        self._gallery = gallery
         self._missing = missing
+        self._gallery = gallery
+
+    def __repr__(self) -> str:
+        if not self.items:
+            return self._missing
+        return "\n".join(f"Figure {i['id']} ({i['chapter']}): {i['caption']}" for i in self.items)
 
     def _bundle(self) -> dict[str, Any]:
+        drawings = [_figure_html(i, i["drawing"], link=i["link"]) for i in self.items]
+        body = "".join(drawings) or f'<p class="companion-missing">{self._missing}</p>'
+        return {"text/plain": repr(self), "text/html": body}
+
+    def _metadata(self) -> dict[str, Any]:
         if not self.items:
-            return {
-                "text/plain": self._missing,
-                "text/html": f'<p class="companion-missing">{inline_html(self._missing)}</p>',
-            }
-        body = "".join(item["html"] for item in self.items)
-        if self._gallery:
-            body = f'<div class="companion-gallery">{body}</div>'
-        return {"text/plain": "\n".join(item["text"] for item in self.items), "text/html": body}
+            return super()._metadata()
+        items = [{k: item[k] for k in ("id", "caption", "link", "files")} for item in self.items]
+        return {"companion": {"kind": "again", "gallery": self._gallery, "figures": items}}
 
 
-def _again(record: dict[str, Any], execution: store.Execution, downloads: bool) -> dict[str, Any]:
-    id, root = record["id"], _session.book_root()
-    assert root is not None
-    svg = (execution.folder / "figures" / f"{id}.svg").read_text(encoding="utf-8")
-    drawing = _svg.inline(svg, f"again-{id}", record["alt"])
-    page = os.path.relpath(root / "book" / execution.chapter, Path.cwd())
-    link = f"{Path(page).as_posix()}.html#fig-{id}"
-    files = ""
-    if downloads:
-        static = Path(os.path.relpath(root, Path.cwd())).as_posix()
-        files = " · " + " · ".join(
-            f'<a href="{html.escape(static)}/_static/figures/{name}" download>{label}</a>'
-            for label, name in file_labels(record)
-        )
-    text = (
-        f'<figure class="companion-figure companion-again">'
-        f'<div class="companion-drawing">{drawing}</div>'
-        f"<figcaption>{inline_html(record['caption'])} "
-        f'<span class="companion-links"><a href="{html.escape(link)}">from the chapter</a>{files}'
-        f"</span></figcaption></figure>"
-    )
-    return {"html": text, "text": f"Figure {id} ({execution.chapter}): {record['caption']}"}
-
-
-def _executions() -> list[store.Execution]:
+def _all_figures() -> list[dict[str, Any]]:
+    """Return every figure of the executed chapters, with its drawing and a link to it."""
     root = _session.book_root()
-    return [] if root is None else list(store.executions(root).values())
+    found: list[dict[str, Any]] = []
+    for execution in store.executions(root).values() if root is not None else ():
+        assert root is not None
+        page = Path(os.path.relpath(root / "book" / execution.chapter, Path.cwd())).as_posix()
+        for record in execution.figures():
+            svg = execution.folder / "figures" / f"{record['id']}.svg"
+            drawing = _svg.inline(svg.read_text("utf-8"), f"again-{record['id']}", record["alt"])
+            link = f"{quote(page)}.html#fig-{record['id']}"
+            found.append({**record, "drawing": drawing, "link": link})
+    return found
 
 
 def _folder() -> Path:
@@ -205,11 +189,12 @@ def _close(fig: Figure) -> None:
     pyplot.close(fig)
 
 
-def _figure_html(record: dict[str, Any], drawing: str) -> str:
+def _figure_html(record: dict[str, Any], drawing: str, link: str | None = None) -> str:
+    name = "" if link else f' id="fig-{record["id"]}"'
+    more = f' <a href="{html.escape(link)}">From the chapter</a>' if link else ""
     return (
-        f'<figure class="companion-figure" id="fig-{record["id"]}">'
-        f'<div class="companion-drawing">{drawing}</div>'
-        f"<figcaption>{inline_html(record['caption'])}</figcaption></figure>"
+        f'<figure class="companion-figure"{name}><div class="companion-drawing">{drawing}</div>'
+        f"<figcaption>{html.escape(record['caption'], quote=False)}{more}</figcaption></figure>"
     )
 
 

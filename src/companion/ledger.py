@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from companion import _session, claims, store
 from companion._outputs import SIGNS
@@ -68,9 +69,10 @@ def summary() -> Table:
         return _not_yet()
     counts = Counter(claim["status"] for claim in found)
     statuses = [s for s in SIGNS if counts[s]]
-    text = f"{len(found)} claims: " + ", ".join(f"{counts[s]} {s}" for s in statuses)
+    total = f"{len(found)} claim{'s' * (len(found) != 1)}: "
+    text = total + ", ".join(f"{counts[s]} {s}" for s in statuses)
     body = " ".join(f"{claims.badge(s)} <b>{counts[s]}</b>" for s in statuses)
-    return Table(text, f'<p class="companion-summary">{len(found)} claims: {body}</p>')
+    return Table(text, f'<p class="companion-summary">{total}{body}</p>')
 
 
 def _found() -> list[dict[str, Any]] | None:
@@ -86,7 +88,7 @@ def _row(claim: dict[str, Any]) -> str:
     root = _session.book_root()
     assert root is not None
     page = Path(os.path.relpath(root / "book" / claim["chapter"], Path.cwd())).as_posix()
-    link = html.escape(f"{page}.html#claim-{claim['id']}")
+    link = html.escape(f"{quote(page)}.html#claim-{claim['id']}")
     note = f"<br><small>{html.escape(claim['note'])}</small>" if claim["note"] else ""
     source = claim["source"]
     return (

@@ -36,7 +36,7 @@ _MATHJAX_UNUSED = (
     "tex-svg.js",
     "tex-svg-full.js",
 )
-_DRAWING = re.compile(r"<svg\b.*</svg>", re.DOTALL)
+_DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 
 
 class MimeRenderer:
@@ -49,40 +49,70 @@ class MimeRenderer:
         """Return the nodes for an output, or None to leave it to MyST-NB."""
         if data.mime_type in (CLAIM, FIGURE):
             return []  # for tools that read notebooks; the page shows the HTML beside it
-        record = data.output_metadata.get("companion", {})
-        if inline or data.mime_type != "text/html" or record.get("kind") != "figure":
+        record = data.output_metadata.get("companion")
+        if inline or data.mime_type != "text/html" or not isinstance(record, dict):
             return None
-        return [_figure(renderer, data, record)]
+        drawings = _DRAWING.findall(data.string)
+        if record["kind"] == "figure":
+            return [_figure(renderer, data, record, drawings[0])]
+        if record["kind"] == "again":
+            pairs = zip(record["figures"], drawings, strict=True)
+            again = [node for pair in pairs for node in _again(renderer, data, *pair)]
+            classes = ["companion-gallery"] if record["gallery"] else []
+            return [nodes.container("", *again, classes=classes)]
+        # Without MyST-NB's own class, whose background in the dark theme is a light one.
+        return [nodes.raw("", data.string, format="html")]
 
 
-def _figure(renderer: Any, data: Any, record: dict[str, Any]) -> nodes.figure:
-    """Build a numbered figure, so that ``numref`` and the list of figures know it."""
-    writer = renderer.renderer
-    drawing = _DRAWING.search(data.string)
+def _figure(renderer: Any, data: Any, record: dict[str, Any], drawing: str) -> nodes.figure:
+    """Build a numbered figure, so that ``numref`` knows it."""
     figure = nodes.figure(classes=["companion-figure"])
     figure.source, figure.line = renderer.source, data.line
     figure["names"].append(f"fig-{record['id']}")
-    writer.document.note_explicit_target(figure, figure)
-    svg = drawing[0] if drawing else ""
-    figure += nodes.raw("", f'<div class="companion-drawing">{svg}</div>', format="html")
+    renderer.renderer.document.note_explicit_target(figure, figure)
     caption = nodes.caption(record["caption"])
     caption.source, caption.line = renderer.source, data.line
-    with writer.current_node_context(caption):
-        writer.nested_render_text(record["caption"], data.line or 0, inline=True)
-    figure += caption
-    figure += _links(record)
+    code = nodes.reference("", "code", refid=f"code-{record['id']}", internal=True)
+    figure += _drawing(drawing)
+    figure += _parsed(renderer, data, record["caption"], caption)
+    figure += nodes.legend("", _links(record, code))
     return figure
 
 
-def _links(record: dict[str, Any]) -> nodes.legend:
-    line = nodes.paragraph(classes=["companion-links"])
-    line += nodes.reference("", "code", refid=f"code-{record['id']}", internal=True)
+def _again(
+    renderer: Any, data: Any, record: dict[str, Any], drawing: str
+) -> tuple[nodes.Node, ...]:
+    """Build a figure without a number: it has one where it was made."""
+    chapter = nodes.reference("", "from the chapter", refuri=record["link"], internal=True)
+    return (
+        nodes.raw("", '<figure class="companion-figure">', format="html"),
+        _drawing(drawing),
+        nodes.raw("", "<figcaption>", format="html"),
+        _parsed(renderer, data, record["caption"], nodes.paragraph(record["caption"])),
+        _links(record, chapter),
+        nodes.raw("", "</figcaption></figure>", format="html"),
+    )
+
+
+def _drawing(svg: str) -> nodes.raw:
+    return nodes.raw("", f'<div class="companion-drawing">{svg}</div>', format="html")
+
+
+def _parsed(renderer: Any, data: Any, text: str, into: Any) -> Any:
+    """Read MyST text into a node; returns the node."""
+    with renderer.renderer.current_node_context(into):
+        renderer.renderer.nested_render_text(text, data.line or 0, inline=True)
+    return into
+
+
+def _links(record: dict[str, Any], first: nodes.reference) -> nodes.paragraph:
+    line = nodes.paragraph("", "", first, classes=["companion-links"])
     for label, name in file_labels(record):
         line += nodes.Text(" · ")
         line += nodes.reference(
             "", label, refuri=f"_static/figures/{name}", companion_file=True, internal=True
         )
-    return nodes.legend("", line)
+    return line
 
 
 class FileLinks(SphinxPostTransform):
@@ -142,12 +172,18 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         path.unlink()
 
 
+def choose_theme(app: Sphinx, config: Any) -> None:
+    """Say that the reader's own preference decides; the theme complains if nobody says it."""
+    config.html_context.setdefault("default_mode", "auto")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_config_value("companion_figures", "_build/figures", "html")
     app.setup_extension("sphinx.ext.mathjax")
     app.setup_extension("sphinx-mathjax-offline")
     app.add_post_transform(FileLinks)
+    app.connect("config-inited", choose_theme)
     app.connect("doctree-read", name_code_cells)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", finish, priority=900)
