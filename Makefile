@@ -1,0 +1,45 @@
+# make book    builds the book        make test    runs every check
+# make lock    renews requirements.txt from the ranges in pyproject.toml
+# make serve   shows the built book on 127.0.0.1
+# make clean   removes what was built (the installed packages stay; make distclean removes them too)
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.installed-for-this-requirements
+
+.PHONY: book test lint lock serve claims clean distclean
+.DELETE_ON_ERROR:
+
+book: $(READY)
+	@$(BIN)/python -m companion build
+
+test: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -n auto
+
+claims: $(READY)
+	@$(BIN)/python -m companion claims
+
+serve: $(READY)
+	@$(BIN)/python -m companion serve
+
+# The installer says in one line what is missing; it is plain Python so that it can.
+$(READY): requirements.txt pyproject.toml src/companion/install.py
+	@$(PYTHON) src/companion/install.py $(VENV)
+	@touch $@
+
+lock:
+	@$(PYTHON) -m uv --version >/dev/null 2>&1 || { echo "make lock needs uv: $(PYTHON) -m pip install uv"; exit 2; }
+	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --fork-strategy fewest \
+	    --python-version 3.11 --extra test --no-header --no-annotate \
+	    pyproject.toml --output-file requirements.txt
+	@printf '%s\n' '# the two packages of this repository themselves' '-e .' >> requirements.txt
+
+clean:
+	rm -rf _build
+
+distclean: clean
+	rm -rf $(VENV) src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
