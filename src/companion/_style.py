@@ -84,10 +84,11 @@ def shades(n: int) -> list[str]:
     From blue over purple to orange, all of them visible on both pages.
 
     >>> shades(3)
-    ['#0072b2', '#aa3377', '#d55e00']
+    ['#0072b2', '#9d62b8', '#d55e00']
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    line = [COLOURS[name] for name in ("blue", "purple", "orange")]
+    # A violet lighter than the cycle's purple: the mixtures must show on the dark page, too.
+    line = [COLOURS["blue"], "#9d62b8", COLOURS["orange"]]
     colours = mpl.colors.LinearSegmentedColormap.from_list("shades", line)
     return [mpl.colors.to_hex(colours(i / max(n - 1, 1))) for i in range(n)]
