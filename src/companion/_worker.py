@@ -107,7 +107,9 @@ def _execute(job: dict[str, Any]) -> None:
             execution_timeout=job["timeout"],
         )
     except PapermillExecutionError as error:
-        # papermill put one cell at the top and one before the failed cell.
+        # papermill adds remarks to the notebook; without them its index is right again.
+        cells_left = [cell for cell in _State.notebook.cells if not _is_remark(cell)]
+        _State.notebook.cells = cells_left
         raise _stopped(
             cells, error.cell_index, error.ename, error.evalue, error.traceback
         ) from None
@@ -149,7 +151,6 @@ def _stopped(
 ) -> _Stopped:
     """Say where in the source the cell with this index of the executed notebook stopped."""
     code = [c for c in _State.notebook.cells[: index + 1] if c.cell_type == "code"]
-    code = [c for c in code if not _is_marker(c)]
     own = [c for c in code if INJECTED not in c.metadata.get("tags", [])]
     line_in_cell = _line_in_cell("\n".join(traceback or []), code[-1].execution_count)
     line = None
@@ -159,7 +160,7 @@ def _stopped(
     return _Stopped(cell=n, line=line, line_in_cell=line_in_cell, name=name, message=message)
 
 
-def _is_marker(cell: Any) -> bool:
+def _is_remark(cell: Any) -> bool:
     return "papermill-error-cell-tag" in cell.metadata.get("tags", [])
 
 

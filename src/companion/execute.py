@@ -115,6 +115,7 @@ def run_all(
         while waiting or running:
             while waiting and len(running) < at_once and not (fail_fast and failures):
                 job = waiting.popleft()
+                _prepare(job.scratch)
                 worker = _start(job)
                 running[worker.process.pid] = worker
                 threading.Thread(
@@ -146,6 +147,25 @@ def run_all(
     return failures
 
 
+def _matplotlib_folder(scratch: Path) -> str:
+    return os.environ.get("MPLCONFIGDIR") or str(scratch / "matplotlib")
+
+
+def _prepare(scratch: Path) -> None:
+    """Let matplotlib list the fonts once, or it says in the first chapter that it does so."""
+    folder = Path(_matplotlib_folder(scratch))
+    if not list(folder.glob("fontlist-*.json")):
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-c", "import matplotlib.font_manager"],
+            env={**os.environ, "MPLCONFIGDIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+
+
 def _start(job: Job) -> _Running:
     job.output.mkdir(parents=True, exist_ok=True)
     job.scratch.mkdir(parents=True, exist_ok=True)
@@ -165,7 +185,7 @@ def _start(job: Job) -> _Running:
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         # A reader's own start-up files and settings must not change the book.
         "IPYTHONDIR": str(job.scratch / "ipython"),
-        "MPLCONFIGDIR": str(job.scratch / "matplotlib"),
+        "MPLCONFIGDIR": _matplotlib_folder(job.scratch),
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     environment.pop(_session.INDEX, None)

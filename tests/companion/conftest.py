@@ -1,6 +1,6 @@
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +28,14 @@ fake = _load("fakebook")
 def fresh_names() -> None:
     claims._declared.clear()
     figures._declared.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_list_of_fonts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let matplotlib list the fonts once for all books of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MPLCONFIGDIR", str(tmp_path_factory.mktemp("matplotlib")))
+        yield
 
 
 @pytest.fixture

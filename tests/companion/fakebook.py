@@ -21,22 +21,23 @@ kernelspec:
 
 """
 
-DEMO = """# A demonstration
 
-Some text with mathematics, $x^2$, and a look at {numref}`fig-parabola`.
+def header(companion: str = "") -> str:
+    """Return the YAML header; ``companion`` is the inside of that key, in YAML."""
+    inside = "".join(f"  {line}\n" for line in companion.splitlines())
+    return HEADER.replace("{companion}", f"companion:\n{inside}" if inside else "")
 
-```{code-cell} ipython3
-:tags: [parameters]
 
-n = 2 * 10**1
-power = 2
-```
+def cell(code: str, tags: str = "") -> str:
+    """Return a code cell."""
+    options = f":tags: [{tags}]\n\n" if tags else ""
+    return f"```{{code-cell}} ipython3\n{options}{code}\n```\n\n"
 
-## The picture
 
-```{code-cell} ipython3
-import os
-import numpy as np
+PARAMETERS = """n = 2 * 10**1
+power = 2"""
+
+FIGURE = """import numpy as np
 import matplotlib.pyplot as plt
 from companion import claims, figures
 
@@ -54,13 +55,9 @@ figures.save(
     caption="The curve $y = x^2$ beside a line. It is *below* it.",
     alt="A parabola below a straight line.",
     seed=0,
-)
-```
+)"""
 
-## The check
-
-```{code-cell} ipython3
-claims.check(
+CLAIM = """claims.check(
     "mean-of-square",
     "The mean of x² over the unit interval is 1/3 < 1.",
     source="derived here",
@@ -69,9 +66,17 @@ claims.check(
     tolerance=1e-2,
     second_method="integral of x²",
     control=claims.Control("the mean of x instead", measured=0.5),
-)
-```
-"""
+)"""
+
+DEMO = f"""# A demonstration
+
+Some text with mathematics, $x^2$, and a look at {{numref}}`fig-parabola`.
+
+{cell(PARAMETERS, "parameters")}## The picture
+
+{cell(FIGURE)}## The check
+
+{cell(CLAIM)}"""
 
 LEDGER = """# Ledger
 
@@ -122,18 +127,6 @@ sphinx:
     nb_ipywidgets_js: {}
     numfig_format: {figure: "Figure %s"}
 """
-
-
-def header(companion: str = "") -> str:
-    """Return the YAML header; ``companion`` is the inside of that key, in YAML."""
-    inside = "".join(f"  {line}\n" for line in companion.splitlines())
-    return HEADER.replace("{companion}", f"companion:\n{inside}" if inside else "")
-
-
-def cell(code: str, tags: str = "") -> str:
-    """Return a code cell."""
-    options = f":tags: [{tags}]\n\n" if tags else ""
-    return f"```{{code-cell}} ipython3\n{options}{code}\n```\n\n"
 
 
 class FakeBook:
