@@ -9,6 +9,7 @@ import csv
 import hashlib
 import html
 import io
+import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,7 @@ MOST_BYTES = 5_000_000  # of one table: what is drawn, not all that was computed
 FIRST_BUILD = "After `make book` this place shows"
 
 _declared = Registry("figure")
+_times = itertools.count(1)  # a figure may be shown twice on a page, with names of its own
 
 style()
 
@@ -163,7 +165,9 @@ def _all_figures() -> list[dict[str, Any]]:
         page = Path(os.path.relpath(root / "book" / execution.chapter, Path.cwd())).as_posix()
         for record in execution.figures():
             svg = execution.folder / "figures" / f"{record['id']}.svg"
-            drawing = _svg.inline(svg.read_text("utf-8"), f"again-{record['id']}", record["alt"])
+            drawing = _svg.inline(
+                svg.read_text("utf-8"), f"again{next(_times)}-{record['id']}", record["alt"]
+            )
             link = f"{quote(page)}.html#fig-{record['id']}"
             found.append({**record, "drawing": drawing, "link": link})
     return found

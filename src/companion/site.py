@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from companion import store
-from companion.book import Book
+from companion.book import Book, open_book
 from companion.errors import Failed, Problem
 from companion.store import Execution
 
@@ -175,3 +175,19 @@ def _run_jupyter_book(stage_folder: Path, output: Path, log: Path) -> None:
         raise SiteFailed(
             "the site was not built:\n  " + "\n  ".join(shown) + more + f"\n  everything: {log}"
         )
+
+
+def is_current(root: Path) -> bool:
+    """Whether the built site is what a build would make now, in whatever profile."""
+    book = open_book(root)
+    found = store.executions(root)
+    profile_of = {name: execution.profile for name, execution in found.items()}
+    if [c.name for c in book.chapters] != list(found):
+        return False
+    if book.keys(profile_of) != {name: execution.key for name, execution in found.items()}:
+        return False
+    folder = store.build_folder(root)
+    stamp = _read_stamp(folder / "site.json")
+    return (folder / "html" / "index.html").is_file() and stamp == _site_key(
+        book, list(found.values())
+    )

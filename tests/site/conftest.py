@@ -1,0 +1,93 @@
+"""The sites that are looked at: the book itself, and a small one that has everything."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from companion.site import is_current
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def _build(root: Path) -> Path:
+    command = [
+        sys.executable,
+        "-m",
+        "companion",
+        "--root",
+        str(root),
+        "build",
+        "--profile",
+        "quick",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root / "_build" / "html"
+
+
+def _fake_book(root: Path) -> Any:
+    place = REPOSITORY / "tests" / "companion" / "fakebook.py"
+    spec = importlib.util.spec_from_file_location("fakebook", place)
+    assert spec is not None
+    assert spec.loader is not None
+    fake = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fake)
+    book = fake.FakeBook(root)
+    book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
+    book.add("ledger", fake.LEDGER, "after: all")
+    return book
+
+
+@pytest.fixture(scope="session")
+def small_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root: Path = _fake_book(tmp_path_factory.mktemp("a small book")).root
+    return root
+
+
+@pytest.fixture(scope="session", params=["small", "book"])
+def site(request: pytest.FixtureRequest, small_book: Path) -> Path:
+    """The folder of a built site.
+
+    If the book was built and is current, it is looked at as it is. Otherwise it is built from
+    a copy with the quick profile, so that a reader's own site is left alone.
+    """
+    if request.param == "small":
+        return _build(small_book)
+    if not (REPOSITORY / "_toc.yml").is_file():
+        pytest.skip("there is no book here")
+    if is_current(REPOSITORY):
+        return REPOSITORY / "_build" / "html"
+    copy = REPOSITORY / "_build" / "test-book"
+    copy.mkdir(parents=True, exist_ok=True)
+    for name in ("book", "src"):
+        shutil.rmtree(copy / name, ignore_errors=True)
+        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
+        shutil.copytree(REPOSITORY / name, copy / name, ignore=unwanted)
+    for name in ("_config.yml", "_toc.yml", "requirements.txt"):
+        shutil.copy(REPOSITORY / name, copy / name)
+    return _build(copy)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser; without one the tests are skipped, but never on CI."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        message = "no Chromium on this machine: the pages were not looked at in a browser"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield running
+        running.close()

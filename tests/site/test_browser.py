@@ -1,0 +1,141 @@
+"""The site in a real browser, in both themes, on a desk and on a phone."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+# Waits until MathJax, which the page loads at its end, has typeset everything.
+READY = """async () => {
+  if (document.querySelector('.math')) {
+    while (!(window.MathJax && MathJax.startup && MathJax.startup.promise))
+      await new Promise(done => setTimeout(done, 20));
+    await MathJax.startup.promise;
+  }
+  await document.fonts.ready;
+}"""
+DRAWINGS = """() => [...document.querySelectorAll('.companion-drawing svg')].map(svg => {
+  const box = svg.getBoundingClientRect();
+  const ink = svg.getBBox();
+  return [box.width, box.height, ink.width, ink.height, getComputedStyle(svg).color];
+})"""
+MATHS = """() => [...document.querySelectorAll('article .math')].map(m => {
+  const box = m.querySelector('mjx-container');
+  return box && !box.querySelector('mjx-merror') ? box.getBoundingClientRect().width : 0;
+})"""
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(site: Path) -> Iterator[str]:
+    handler = partial(_Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def names(site: Path) -> list[str]:
+    found = sorted(p.relative_to(site).as_posix() for p in (site / "book").rglob("*.html"))
+    return [*found, "search.html", "genindex.html"]
+
+
+def watched(context: Any) -> tuple[Any, list[str]]:
+    """Return a page, and the list of what went wrong on it."""
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on(
+        "console",
+        lambda message: (
+            wrong.append(f"{message.type}: {message.text}")
+            if message.type in ("error", "warning")
+            and not message.location["url"].endswith("/favicon.ico")
+            else None
+        ),
+    )
+
+    def asked(request: Any) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob", "file") and address.hostname != "127.0.0.1":
+            wrong.append(f"asked: {request.url}")
+
+    def answered(response: Any) -> None:
+        if response.status >= 400 and not response.url.endswith("/favicon.ico"):
+            wrong.append(f"{response.status}: {response.url}")
+
+    page.on("request", asked)
+    page.on("response", answered)
+    return page, wrong
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page(site: Path, served: str, browser: Any, theme: str, width: int) -> None:
+    context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900})
+    page, wrong = watched(context)
+    drawings = formulas = 0
+    for name in names(site):
+        page.goto(f"{served}/{quote(name)}", wait_until="load")
+        page.evaluate(READY)
+        assert wrong == [], name
+        for box_width, box_height, ink_width, ink_height, colour in page.evaluate(DRAWINGS):
+            drawings += 1
+            assert min(box_width, box_height, ink_width, ink_height) > 50, name
+            bright = sum(map(float, colour.split("(")[1].split(")")[0].split(",")[:3])) / 3
+            assert bright > 150 if theme == "dark" else bright < 105, (name, colour)
+        for formula in page.evaluate(MATHS):
+            formulas += 1
+            assert formula > 0, name
+        assert page.evaluate(WIDER) <= 0, f"{name} is wider than the screen"
+    assert drawings > 0
+    assert formulas > 0
+    context.close()
+
+
+def test_the_front_door_leads_to_the_first_page(served: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, _ = watched(context)
+    page.goto(f"{served}/")
+    page.wait_for_url("**/book/index.html")
+    context.close()
+
+
+def test_it_works_from_a_folder(site: Path, browser: Any) -> None:
+    context = browser.new_context()
+    page, wrong = watched(context)
+    for name in names(site):
+        if name.startswith("book/"):
+            page.goto((site / name).as_uri(), wait_until="load")
+            page.evaluate(READY)
+            assert all(width > 0 for width in page.evaluate(MATHS)), name
+    assert wrong == []
+    context.close()
+
+
+def test_the_link_to_the_code_leads_to_the_cell(site: Path, served: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, _ = watched(context)
+    for name in names(site):
+        page.goto(f"{served}/{quote(name)}")
+        link = page.locator("figure.companion-figure .companion-links a", has_text="code").first
+        if link.count():
+            target = link.get_attribute("href")
+            assert target.startswith("#code-")
+            assert page.locator(target).get_attribute("class").startswith("cell")
+            break
+    else:
+        pytest.fail("no figure with a link to its code")
+    context.close()
