@@ -41,8 +41,7 @@ _TIMEOUT = click.option(
 @click.pass_context
 def cli(context: click.Context, root: Path | None) -> None:
     """Execute, check, build and take apart the book."""
-    if "--help" not in sys.argv and "-h" not in sys.argv:
-        context.obj = find_root(root)
+    context.obj = root  # looked for by the commands, so that their --help works anywhere
 
 
 @cli.command()
@@ -52,11 +51,11 @@ def cli(context: click.Context, root: Path | None) -> None:
 @click.option("--fail-fast", is_flag=True, help="Stop at the first chapter that fails.")
 @_TIMEOUT
 @click.pass_obj
-def build(root: Path, /, **options: Any) -> None:
+def build(given: Path | None, /, **options: Any) -> None:
     """Execute the chapters that changed and build the site."""
     from companion.build import build
 
-    page = build(root, **options)
+    page = build(find_root(given), **options)
     click.echo(f"The book is at {page}")
 
 
@@ -67,7 +66,9 @@ def build(root: Path, /, **options: Any) -> None:
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER", help="For results.")
 @_TIMEOUT
 @click.pass_obj
-def run(root: Path, /, chapter: str, values: tuple[tuple[str, str], ...], **options: Any) -> None:
+def run(
+    given: Path | None, /, chapter: str, values: tuple[tuple[str, str], ...], **options: Any
+) -> None:
     """Execute one chapter with your own parameters.
 
     Writes the executed notebook, the figures with their data, and the claims into a folder;
@@ -76,8 +77,8 @@ def run(root: Path, /, chapter: str, values: tuple[tuple[str, str], ...], **opti
     from companion.run import run
     from companion.source import value_from_text
 
-    given = {name: value_from_text(value) for name, value in values}
-    place, claims = run(root, chapter, values=given, **options)
+    own = {name: value_from_text(value) for name, value in values}
+    place, claims = run(find_root(given), chapter, values=own, **options)
     for claim in claims:
         click.echo(f"{claim['status']:<20} {claim['id']}: {claim['verdict']}")
     click.echo(f"The results are in {place}")
@@ -85,23 +86,23 @@ def run(root: Path, /, chapter: str, values: tuple[tuple[str, str], ...], **opti
 
 @cli.command("list")
 @click.pass_obj
-def list_(root: Path) -> None:
+def list_(given: Path | None) -> None:
     """Show the chapters, their parameters, figures, claims, and when they were executed."""
     from companion.report import chapters_as_text
 
-    click.echo(chapters_as_text(open_book(root)))
+    click.echo(chapters_as_text(open_book(find_root(given))))
 
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="As data instead of text.")
 @click.pass_obj
-def claims(root: Path, as_json: bool) -> int:
+def claims(given: Path | None, as_json: bool) -> int:
     """Show the ledger of claims; exit code 1 if one fails that the text does not know of."""
     import json
 
     from companion import report
 
-    book = open_book(root)
+    book = open_book(find_root(given))
     found = report.executed(book)
     rows = report.claims_as_json(found)
     if as_json:
@@ -128,10 +129,11 @@ def claims(root: Path, as_json: bool) -> int:
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER")
 @click.pass_obj
-def figures(root: Path, kinds: tuple[str, ...], output: Path | None) -> None:
+def figures(given: Path | None, kinds: tuple[str, ...], output: Path | None) -> None:
     """Copy every figure with its data, and a manifest that says where each comes from."""
     from companion import report, store
 
+    root = find_root(given)
     place = output or store.build_folder(root) / "figures-copied"
     number = report.copy_figures(open_book(root), list(kinds), place)
     click.echo(f"{number} figure(s) with their data are in {place}")
@@ -141,11 +143,12 @@ def figures(root: Path, kinds: tuple[str, ...], output: Path | None) -> None:
 @click.option("--solutions/--no-solutions", default=True, show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER")
 @click.pass_obj
-def notebooks(root: Path, solutions: bool, output: Path | None) -> None:
+def notebooks(given: Path | None, solutions: bool, output: Path | None) -> None:
     """Write the chapters as plain .ipynb, with or without the solutions of the exercises."""
     from companion import store
     from companion.notebooks import write_notebooks
 
+    root = find_root(given)
     place = output or store.build_folder(root) / "notebooks"
     written = write_notebooks(open_book(root), place, solutions=solutions)
     click.echo(f"{len(written)} notebook(s) are in {place}")
@@ -154,11 +157,11 @@ def notebooks(root: Path, solutions: bool, output: Path | None) -> None:
 @cli.command()
 @click.option("--port", type=int, default=8000, show_default=True, help="0 picks a free one.")
 @click.pass_obj
-def serve(root: Path, port: int) -> None:
+def serve(given: Path | None, port: int) -> None:
     """Show the built site on this machine; Ctrl-C ends it."""
     from companion.serve import server
 
-    with server(root, port) as running:
+    with server(find_root(given), port) as running:
         click.echo(f"The book is at http://127.0.0.1:{running.server_address[1]}/  (Ctrl-C ends)")
         sys.stdout.flush()
         running.serve_forever()

@@ -84,7 +84,7 @@ def shades(n: int) -> list[str]:
     From blue over purple to orange, all of them visible on both pages.
 
     >>> shades(3)
-    ['#0072b2', '#9d62b8', '#d55e00']
+    ['#0072b2', '#9d62b7', '#d55e00']
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")

@@ -32,8 +32,10 @@ def number(value: float, resolution: float | None = None) -> str:
 
     >>> number(1.23456789, 0.01), number(4.0), number(0.000123456), number(12345.678)
     ('1.2346', '4', '0.0001235', '12346')
+    >>> number(100.04), number(0.5), number(1e-11)
+    ('100', '0.5', '1e−11')
     >>> number(float("inf")), number(2e-14, 1e-10), number(-3.1e9)
-    ('∞', '2.0e−14', '−3.100e+09')
+    ('∞', '2.0e−14', '−3.1e9')
     """
     value = float(value)
     if not math.isfinite(value):
@@ -44,13 +46,18 @@ def number(value: float, resolution: float | None = None) -> str:
     digits = 4
     if resolution and math.isfinite(resolution) and resolution > 0:
         digits = size - math.floor(math.log10(resolution)) + 3
-        digits = min(max(digits, 2), 12)
+        digits = min(max(digits, 2), 8)
     if value == round(value) and abs(value) < 1e7:
         return _minus(str(round(value)))
     if size < -5 or size >= 7:
-        return _minus(f"{value:.{digits - 1}e}")
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return _minus(f"{mantissa if resolution else _short(mantissa)}e{int(exponent)}")
     text = f"{value:.{max(digits - 1 - size, 0)}f}"
-    return _minus(text if resolution else text.rstrip("0"))
+    return _minus(text if resolution else _short(text))
+
+
+def _short(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _minus(text: str) -> str:

@@ -16,6 +16,7 @@ GROUPS = (
     ("Public code", "public code"),
     ("Our own results", "derived here"),
 )
+CHECKED = (("Result", "verdict"), ("Second method", "second_method"), ("Control", "control"))
 FIRST_BUILD = "No chapter has been executed yet; `make book` does that and fills the ledger."
 
 
@@ -54,11 +55,14 @@ def table() -> Table:
         body.append(
             f'<div class="companion-scroll"><table class="companion-ledger table">'
             f"<caption>{html.escape(title)}</caption><thead><tr>"
-            '<th scope="col">Status</th><th scope="col">Claim</th><th scope="col">Result</th>'
-            '<th scope="col">Second method</th><th scope="col">Control</th></tr></thead><tbody>'
+            '<th scope="col">Status</th><th scope="col">Claim</th>'
+            '<th scope="col">How it was checked</th></tr></thead><tbody>'
             + "".join(map(_row, rows))
             + "</tbody></table></div>"
         )
+    profiles = ", ".join(dict.fromkeys(claim["profile"] for claim in found))
+    text.append(f"Executed with the profile: {profiles}.")
+    body.append(f'<p class="companion-profile">{html.escape(text[-1])}</p>')
     return Table("\n".join(text), "".join(body))
 
 
@@ -89,12 +93,13 @@ def _row(claim: dict[str, Any]) -> str:
     assert root is not None
     page = Path(os.path.relpath(root / "book" / claim["chapter"], Path.cwd())).as_posix()
     link = html.escape(f"{quote(page)}.html#claim-{claim['id']}")
-    note = f"<br><small>{html.escape(claim['note'])}</small>" if claim["note"] else ""
-    source = claim["source"]
+    note = f"<p>{html.escape(claim['note'])}</p>" if claim["note"] else ""
+    checked = "".join(
+        f"<dt>{name}</dt><dd>{html.escape(claim[key])}</dd>" for name, key in CHECKED if claim[key]
+    )
     return (
         f"<tr><td>{claims.badge(claim['status'])}</td>"
-        f'<td><a href="{link}">{html.escape(claim["statement"])}</a>'
-        f"<br><small>{html.escape(source)}</small>{note}</td>"
-        f"<td>{html.escape(claim['verdict'])}</td><td>{html.escape(claim['second_method'])}</td>"
-        f"<td>{html.escape(claim['control'])}</td></tr>"
+        f'<td><p><a href="{link}">{html.escape(claim["statement"])}</a></p>'
+        f'<p class="companion-source">{html.escape(claim["source"])}</p>{note}</td>'
+        f"<td>{f'<dl>{checked}</dl>' if checked else ''}</td></tr>"
     )
