@@ -89,6 +89,9 @@ class Watcher:
     def cell(self, job: Job, cell: int, cells: int) -> None:
         """Note that a chapter reached a cell."""
 
+    def tick(self) -> None:
+        """Note that a second went by."""
+
     def ended(self, job: Job, seconds: float, failure: Failure | None) -> None:
         """Note that a chapter ended."""
 
@@ -124,7 +127,11 @@ def run_all(
                 watcher.started(job)
             if not running:
                 break
-            pid, message = messages.get()
+            try:
+                pid, message = messages.get(timeout=1.0)
+            except queue.Empty:
+                watcher.tick()
+                continue
             worker = running[pid]
             if message is None:
                 del running[pid]

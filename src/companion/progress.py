@@ -59,17 +59,25 @@ class Bars(Lines):
         self._bars[job.page.name] = tqdm(
             desc=self._place(job.page.name),
             unit="cell",
+            total=0,
+            dynamic_ncols=True,
             leave=False,
             file=self.stream,
-            bar_format="{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}",
+            bar_format="{desc} … starting {elapsed}",
         )
 
     def cell(self, job: Job, cell: int, cells: int) -> None:
         """Move the bar."""
         bar = self._bars.get(job.page.name)
         if bar is not None:
+            bar.bar_format = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}"
             bar.total = cells
             bar.n = cell + 1
+            bar.refresh()
+
+    def tick(self) -> None:
+        """Let the clocks run."""
+        for bar in self._bars.values():
             bar.refresh()
 
     def ended(self, job: Job, seconds: float, failure: Failure | None) -> None:

@@ -127,6 +127,7 @@ def test_list(two: Any, command: Command) -> None:
         (["run", "c"], "no chapter 'c'; there are: a, b"),
         (["run", "a", "-p", "m", "1"], "no parameter 'm'; it has: n"),
         (["run", "a", "-p", "n", "many"], "parameter 'n' of chapter a is a number (default 1)"),
+        (["run", "a", "-p", "n", "-3", "-p", "m", "-1"], "no parameter 'm'; it has: n"),
         (["run", "b", "-p", "n", "1"], "no parameter 'n'; it has: none"),
         (["run", "a", "--profile", "huge"], "no profile 'huge'; there are: paper, quick, large"),
         (["build", "--profile", "huge"], "no profile 'huge'; there are: paper, quick, large"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from companion.site import is_current
 
@@ -66,13 +67,14 @@ def site(request: pytest.FixtureRequest, small_book: Path) -> Path:
         return REPOSITORY / "_build" / "html"
     copy = REPOSITORY / "_build" / "test-book"
     copy.mkdir(parents=True, exist_ok=True)
-    for name in ("book", "src"):
-        shutil.rmtree(copy / name, ignore_errors=True)
-        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=unwanted)
-    for name in ("_config.yml", "_toc.yml", "requirements.txt"):
-        shutil.copy(REPOSITORY / name, copy / name)
-    return _build(copy)
+    with FileLock(copy.with_suffix(".lock")):  # test processes may run side by side
+        for name in ("book", "src"):
+            shutil.rmtree(copy / name, ignore_errors=True)
+            unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".ipynb_checkpoints")
+            shutil.copytree(REPOSITORY / name, copy / name, ignore=unwanted)
+        for name in ("_config.yml", "_toc.yml", "requirements.txt"):
+            shutil.copy(REPOSITORY / name, copy / name)
+        return _build(copy)
 
 
 @pytest.fixture(scope="session")
