@@ -85,7 +85,7 @@ def solve_characteristics(
     Args:
         density0: the density at M equal angles $2\pi j/M$, M >= 3; between them it is the
             trigonometric interpolant, which has to be positive. It is divided by its mass.
-        beta: inverse temperature, 0 to 700.
+        beta: inverse temperature, >= 0; for ``"unnormalized"`` at most 700.
         times: where to look, non-decreasing; the first is the time of ``density0``.
         kind: ``"unnormalized"`` (USA) or ``"softmax"`` (SA).
         tokens: how many, n. Take at least 2M where ``density0`` is rough.
@@ -127,7 +127,7 @@ def solve_spectral(
     Args:
         density0: the density at M equal angles $2\pi j/M$, as in :func:`solve_characteristics`.
             Its modes above N are left out.
-        beta: inverse temperature, 0 to 700.
+        beta: inverse temperature, >= 0; for ``"unnormalized"`` at most 700.
         times: where to look, non-decreasing; the first is the time of ``density0``.
         kind: ``"unnormalized"`` (USA) or ``"softmax"`` (SA).
         modes: the highest mode N. Nodes returned are the 2N + 1 equal angles.
@@ -239,7 +239,7 @@ def _arguments(
     if density.size % 2 == 0:
         # the highest mode of an even grid is a cosine: half of it belongs to -k
         coefficients[-1] /= 2
-    lowest = float(_on_finer_grid(coefficients).min())
+    lowest = min(float(density.min()), float(_on_finer_grid(coefficients).min()))
     if not lowest > 0:
         raise ValueError(
             "density0 must be positive, between its grid points too (as a trigonometric "

@@ -42,6 +42,20 @@ RNG = [None, 1, np.random, "seed", np.random.RandomState(1)]
 TOL = [*REALS, -0.1, 4.0]
 SHARE = [*REALS, -0.1, 1.1]
 
+DENSITY = 1 + 0.5 * np.cos(2 * np.pi * np.arange(8) / 8)
+DENSITIES = [
+    [1.0, NAN, 1.0], [1.0, INF, 1.0], [1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, -1.0, 1.0],
+    np.ones((2, 8)), 1.0, [], np.ones(8) + 0j, "flat", None,
+    [1.0, 1.0, 1.0, 0.01, 0.01, 1.0, 1.0, 1.0],  # positive on its grid, not between
+]  # fmt: skip
+COUNT = [*REALS, 0, 0.5, -3]
+LEVEL = [*REALS, 0.0, -0.1, 1.1]
+RACE_BETA = [*BETA, 0.0, 701.0]
+HORIZON = [*REALS, -0.1]
+NOISE = ["Common", "", None, 1, "some"]
+OVERLAPS = [NAN, INF, 1.1, -1.1, "r", None, 1j]
+SIZES = [(1,), (1, 2, 3), (0, 1), (1, -1), (1.5, 1), (NAN, 1), "ab", None, 3]
+
 #: module.function -> arguments: (a good value, bad values)
 TABLE = {
     "sphere.uniform": {
@@ -89,6 +103,91 @@ TABLE = {
         "tol": (0.1, TOL), "min_share": (0.1, SHARE),
     },
     "clusters.antipodal_split": {"x": (X, TOKENS), "tol": (0.1, TOL)},
+    "circle.from_modes": {
+        "coefficients": ([0.1 + 0.1j, 0.0], [[NAN, 0.1], [INF], [0.9, 0.9], [], 0.1, None, "x"]),
+        "n": (5, WHOLE),
+    },
+    "globe.velocity": {
+        "x": (X, [*TOKENS, np.eye(2)]), "beta": (1.0, [*BETA, 701.0]), "kind": ("softmax", KIND),
+        "threads": (1, WHOLE),
+    },
+    "globe.solve": {
+        "x0": (X, [*TOKENS, np.eye(2)]), "beta": (1.0, [*BETA, 701.0]),
+        "times": ([0.0, 0.1], TIMES), "kind": ("softmax", KIND), "rtol": (1e-6, RTOL),
+        "threads": (1, WHOLE),
+    },
+    "globe.power_spectrum": {
+        "x": (X, [*TOKENS, np.eye(2)]), "degrees": ([0, 3], [NAN, INF, -1, 301, 0.5, "1", None]),
+    },
+    "meanfield.solve_characteristics": {
+        "density0": (DENSITY, DENSITIES), "beta": (1.0, [*BETA, 701.0]),
+        "times": ([0.0, 0.1], TIMES), "kind": ("unnormalized", KIND), "tokens": (32, WHOLE),
+        "rtol": (1e-6, RTOL),
+    },
+    "meanfield.solve_spectral": {
+        "density0": (DENSITY, DENSITIES), "beta": (1.0, [*BETA, 701.0]),
+        "times": ([0.0, 0.1], TIMES), "kind": ("unnormalized", KIND), "modes": (32, WHOLE),
+        "rtol": (1e-6, RTOL),
+    },
+    "meanfield.smoothed_density": {
+        "theta": (THETA, ANGLES), "size": (64, [*WHOLE, 5]),
+        "width": (0.5, [*REALS, 0.0, -1.0, 0.1, 4.0]),
+    },
+    "meanfield.transport_distance": {"theta": (THETA, ANGLES), "other": (THETA, ANGLES)},
+    "mode_race.survival": {
+        "t": (0.1, [NAN, INF, "now", None, 1j]), "n": (1000, COUNT), "beta": (5.0, RACE_BETA),
+        "level": (0.1, LEVEL),
+    },
+    "mode_race.mean_arrival": {
+        "n": (1000, COUNT), "beta": (5.0, RACE_BETA), "level": (0.1, LEVEL),
+    },
+    "mode_race.shares": {"n": (1000, COUNT), "beta": (5.0, RACE_BETA), "level": (0.1, LEVEL)},
+    "layers.forward": {
+        "x0": (X, TOKENS), "beta": (1.0, BETA), "depth": (4, WHOLE), "horizon": (1.0, HORIZON),
+        "noise": ("common", NOISE), "entries": ("gaussian", KIND), "rng": (rng, RNG),
+        "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
+    },
+    "layers.overlap_chain": {
+        "gram0": (X @ X.T, [
+            np.eye(3)[:2], np.full((3, 3), NAN), 2 * np.eye(3), np.array([[1.0, 0.5], [0.4, 1.0]]),
+            np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(3), "gram", None, 1j * np.eye(2),
+        ]),
+        "beta": (1.0, BETA), "d": (3, DIMENSION), "depth": (4, WHOLE), "horizon": (1.0, HORIZON),
+        "rng": (rng, RNG), "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
+    },
+    "sde.solve": {
+        "x0": (X, TOKENS), "beta": (1.0, BETA), "times": ([0.0, 0.1, 0.2], TIMES),
+        "steps": (4, [*WHOLE, 1]), "noise": ("common", NOISE), "rng": (rng, RNG),
+    },
+    "two_tokens.drift": {
+        "r": (0.1, OVERLAPS), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
+    },
+    "two_tokens.diffusion": {
+        "r": (0.1, OVERLAPS), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
+    },
+    "two_tokens.critical_beta": {"d": (3, [*WHOLES, 1, 0])},
+    "two_tokens.lyapunov_exponents": {"beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0])},
+    "two_tokens.antipodal_probability": {
+        "r0": (0.1, [*OVERLAPS, 1.0, -1.0]), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
+    },
+    "two_tokens.expected_overlap": {
+        "r0": (0.1, [*OVERLAPS, 1.0, -1.0]), "t": (0.1, [NAN, INF, -0.1, "now", None, 1j]),
+        "beta": (1.0, BETA), "d": (3, DIMENSION),
+    },
+    "two_tokens.simulate": {
+        "r0": (0.1, [*OVERLAPS, 1.0, -1.0, [0.1, 0.2]]), "beta": (1.0, BETA), "d": (3, DIMENSION),
+        "times": ([0.0, 0.1], TIMES), "paths": (3, WHOLE), "rng": (rng, RNG),
+    },
+    "two_clusters.drift": {
+        "r": (0.1, OVERLAPS), "sizes": ((1, 2), SIZES), "beta": (1.0, BETAS), "d": (3, DIMENSION),
+    },
+    "two_clusters.diffusion": {
+        "r": (0.1, OVERLAPS), "sizes": ((1, 2), SIZES), "beta": (1.0, BETAS), "d": (3, DIMENSION),
+    },
+    "two_clusters.mean_merge_time": {
+        "sizes": ((1, 2), SIZES), "beta": (1.0, BETA), "d": (3, DIMENSION),
+        "r0": (0.1, [*REALS, 1.0, -1.0]), "merged": (0.9, [*REALS, 1.0, -1.0]),
+    },
 }  # fmt: skip
 
 

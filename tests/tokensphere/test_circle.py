@@ -297,6 +297,29 @@ def test_predicted_centres_by_formula_and_batches():
     assert np.abs(distance).min(axis=-1).max() < 1e-12
 
 
+def test_quiet_start_from_modes():
+    """Quantiles of 1 + 2 Re sum_k mu_k e^{ik theta}: the modes come back, the order is kept."""
+    rng = np.random.default_rng(15)
+    c = 0.05 * (rng.standard_normal((2, 3, 6)) + 1j * rng.standard_normal((2, 3, 6)))
+    theta = circle.from_modes(c, 400)
+    assert theta.shape == (2, 3, 400)
+    assert (np.diff(theta, axis=-1) > 0).all()
+    assert theta.min() >= 0
+    assert theta.max() < 2 * np.pi
+    np.testing.assert_allclose(circle.modes(theta, np.arange(1, 7)), c, atol=1e-10)
+    assert np.abs(circle.modes(theta, np.arange(40, 50))).max() < 1e-6
+    # cumulative mass (j + 1/2)/n, written out for one system
+    k = np.arange(1, 7)
+    t = theta[1, 2][:, None]
+    mass = theta[1, 2] + 2 * (c[1, 2] * (np.exp(1j * k * t) - 1) / (1j * k)).real.sum(axis=-1)
+    np.testing.assert_allclose(mass / (2 * np.pi), (np.arange(400) + 0.5) / 400, atol=1e-13)
+    # one mode: the phase of the crest is that of quantiles() above
+    planted = circle.from_modes([0.0, 0.0, 0.05 * np.exp(-0.9j)], 300)
+    np.testing.assert_allclose(np.cos(3 * circle.predicted_centres(planted, 5.0) - 0.9), 1)
+    with pytest.raises(ValueError, match="positive"):
+        circle.from_modes([0.6], 10)
+
+
 def test_memory_is_linear():
     theta = draw(200_000, 14)
     circle.velocity(theta[:10], 5.0)
