@@ -37,9 +37,11 @@ def mean_arrival(n: float, beta: float, level: float) -> float:
     0.1453
     """
     strength, rates = _squared(n, level), _rates(beta)
-    mean, _ = quad_vec(
-        lambda t: np.exp(_log_late(t, strength, rates).sum()), 0.0, _end(strength, rates)
-    )
+
+    def late(t: float) -> float:
+        return float(np.exp(_log_late(t, strength, rates).sum()))
+
+    mean, _ = quad_vec(late, 0.0, _end(strength, rates))
     return float(mean)
 
 
