@@ -247,8 +247,10 @@ def _weights(g: Array, beta: float) -> Array:
 
 def _common(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
     """V y_i for all tokens i of a system, one V a system; ``y`` is ``(batch, n, d)``."""
-    n, d = y.shape[1:]
-    if entries == "gaussian" and _factor_is_faster(n, d):
+    batch, n, d = y.shape
+    if entries == "gaussian" and n == 1:
+        return _independent(y, entries, rng)
+    if entries == "gaussian" and _factor_is_faster(batch, n, d):
         # y = r^T q^T: V q is d x n independent normals. From y itself, not from y y^T, whose
         # root would lose half of the digits of tokens that are about to merge.
         r = np.linalg.qr(np.swapaxes(y, -1, -2), mode="r")
@@ -275,8 +277,9 @@ def _independent(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
     return out.reshape(y.shape)
 
 
-def _factor_is_faster(n: int, d: int) -> bool:
-    return 2 * n <= d
+def _factor_is_faster(batch: int, n: int, d: int) -> bool:
+    """Where, as measured, QR factorisations cost less than the d^2 - n d normals they save."""
+    return d >= 12 and n * (4 if d <= 256 else 6) <= d and batch * d * (d - n) >= 4000
 
 
 def _draw(

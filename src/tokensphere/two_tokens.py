@@ -247,7 +247,8 @@ class _Table:
         )
         half = np.append(np.full(kept, _PANEL / 2), half)
         top = values.max(axis=1)
-        logs = top + np.log(half * (np.exp(values - top[:, None]) @ _quadrature.WEIGHTS))
+        with np.errstate(divide="ignore"):  # two starts may be a denormal number apart
+            logs = top + np.log(half * (np.exp(values - top[:, None]) @ _quadrature.WEIGHTS))
         # past the last cut nothing is left, unless the table ends there: an exponential tail
         end = log_s[-1] - np.log(d - 1) if cuts.max() == self.edges[-1] else -np.inf
         tails = np.logaddexp.accumulate(np.append(logs, end)[::-1])[::-1]
