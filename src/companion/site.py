@@ -8,12 +8,15 @@ warnings of pages it does not read again, nor writes new titles into old pages.
 import hashlib
 import json
 import os
+import posixpath
+import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
@@ -23,6 +26,8 @@ from companion.errors import Failed, Problem
 from companion.store import Execution
 
 FIGURES = "_figures"  # in the stage; see companion.sphinx_ext
+# In the text [words](page.md#place), or further down [name]: page.md
+_LINK = re.compile(r"(\]\(<?|^\[[^\]]+\]:\s*<?)([^\s()<>#:]+)\.md(?=[#)>\s]|$)", re.MULTILINE)
 SHOWN = 12  # warnings printed
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 
@@ -64,27 +69,43 @@ def stage(book: Book, executions: list[Execution], place: Path) -> None:
     """Write what Jupyter Book reads: settings, executed notebooks, plain pages, other files."""
     shutil.rmtree(place, ignore_errors=True)
     source = book.root / "book"
-    names = {page.name for page in book.pages}
+    chapters = {page.name for page in book.chapters}
     for path in _other_files(source):
         target = place / "book" / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     for page in book.pages:
-        if not page.is_chapter and page.name in names:
+        if not page.is_chapter:
             target = place / "book" / f"{page.name}.md"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(page.text, encoding="utf-8")
+            text = _relinked(page.text, page.name, chapters)
+            target.write_text(text, encoding="utf-8")
     (place / FIGURES).mkdir(parents=True)
     for execution in executions:
         target = place / "book" / f"{execution.chapter}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(execution.notebook, target)
+        notebook = store.read_json(execution.notebook)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = "".join(cell["source"])
+                cell["source"] = _relinked(text, execution.chapter, chapters)
+        target.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
         for path in sorted((execution.folder / "figures").iterdir()):
             if path.suffix != ".png":
                 shutil.copyfile(path, place / FIGURES / path.name)
     shutil.copyfile(book.root / "_toc.yml", place / "_toc.yml")
     text = yaml.safe_dump(_staged_config(_config(book.root)), allow_unicode=True, sort_keys=False)
     (place / "_config.yml").write_text(text, encoding="utf-8")
+
+
+def _relinked(text: str, page: str, chapters: set[str]) -> str:
+    """Turn links to a chapter's .md into links to the .ipynb that stands in its place here."""
+
+    def relink(match: re.Match[str]) -> str:
+        linked = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(match[2])))
+        return f"{match[1]}{match[2]}.ipynb" if linked in chapters else match[0]
+
+    return _LINK.sub(relink, text)
 
 
 def _config(root: Path) -> dict[str, Any]:

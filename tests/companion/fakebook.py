@@ -71,6 +71,7 @@ CLAIM = """claims.check(
 DEMO = f"""# A demonstration
 
 Some text with mathematics, $x^2$, and a look at {{numref}}`fig-parabola`.
+Then there is the [first page](../index.md#more).
 
 {cell(PARAMETERS, "parameters")}## The picture
 
@@ -80,7 +81,9 @@ Some text with mathematics, $x^2$, and a look at {{numref}}`fig-parabola`.
 
 LEDGER = """# Ledger
 
-All claims.
+All claims, for instance of [a chapter](part%20one/demo.md), by its [picture][there].
+
+[there]: <part%20one/demo.md#the-picture>
 
 ## Table
 
@@ -125,6 +128,7 @@ sphinx:
     html_css_files: [companion.css]
     html_theme_options: {navbar_persistent: []}
     nb_ipywidgets_js: {}
+    myst_heading_anchors: 3
     numfig_format: {figure: "Figure %s"}
 """
 

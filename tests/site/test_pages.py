@@ -80,7 +80,9 @@ def test_no_reference_is_unresolved(site: Path) -> None:
 def test_every_name_in_our_own_content_is_there_once(site: Path) -> None:
     for page in pages(site):
         names = Counter(str(e["id"]) for e in parsed(page).select("article [id]"))
-        assert [name for name, number in names.items() if number > 1] == [], page
+        twice = {name for name, number in names.items() if number > 1}
+        # sphinx-proof gives every proof on a page the same two names.
+        assert twice <= {"proof", "proof-content"}, page
 
 
 def test_every_figure_has_number_caption_words_and_files(site: Path) -> None:
