@@ -133,20 +133,26 @@ def test_equal_groups_merge_in_finite_mean_time_only_below_the_transition():
     assert mean_merge_time((10**6, 10**6 + 1), 2.0, 8, r0=0.0) > 1e4
 
 
+def agrees(mean, error, expected, h, d):
+    """Within 4.5 standard errors and the layers' own error, relative d h; fixed beforehand."""
+    return abs(mean - expected) < 4.5 * error + d * h * expected
+
+
 def test_merge_time_of_equal_groups_against_the_layers():
-    # d = 8, beta = 0.5: below the transition. 4.5 standard errors and the layers' error of
-    # order h, both fixed beforehand
-    sizes, beta, d, h, paths = (1, 1), 0.5, 8, 1 / 200, 800
-    mean, error = simulated_time(sizes, beta, d, 0.0, h, paths)
-    assert abs(mean - mean_merge_time(sizes, beta, d, r0=0.0)) < 4.5 * error + 4 * h
+    # below the transition
+    beta, d, h = 0.5, 8, 1 / 200
+    found = simulated_time((1, 1), beta, d, 0.0, h, paths=800)
+    assert agrees(*found, mean_merge_time((1, 1), beta, d, r0=0.0), h, d)
+    # the control: one dimension less
+    assert not agrees(*found, mean_merge_time((1, 1), beta, d - 1, r0=0.0), h, d)
 
 
 def test_merge_time_of_unequal_groups_against_the_layers():
-    sizes, beta, d, h, paths = (1, 3), 1.0, 4, 1 / 100, 1000
-    mean, error = simulated_time(sizes, beta, d, 0.0, h, paths)
-    assert abs(mean - mean_merge_time(sizes, beta, d, r0=0.0)) < 4.5 * error + 4 * h
-    # the control: the same total number of tokens, otherwise split
-    assert abs(mean - mean_merge_time((1, 4), beta, d, r0=0.0)) > 4.5 * error + 4 * h
+    beta, d, h = 1.0, 4, 1 / 100
+    found = simulated_time((1, 3), beta, d, 0.0, h, paths=1000)
+    assert agrees(*found, mean_merge_time((1, 3), beta, d, r0=0.0), h, d)
+    # the control: other sizes
+    assert not agrees(*found, mean_merge_time((2, 3), beta, d, r0=0.0), h, d)
 
 
 def simulated_time(sizes, beta, d, r0, h, paths):
