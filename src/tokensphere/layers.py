@@ -162,18 +162,17 @@ def overlap_chain(
 def _overlap_step(g: Array, beta: float, d: int, h: float, rng: np.random.Generator) -> Array:
     root = _root(g, d)
     batch, _, m = root.shape
-    c = _weights(g, beta) @ root
-    moved = root + math.sqrt(h) * (c @ rng.standard_normal((batch, m, m), dtype=g.dtype.type))
-    new = moved @ np.swapaxes(moved, -1, -2)
     columns = min(m, d - m)
+    # N, and beside it B: chi variables on the diagonal, normals below it
+    draws = rng.standard_normal((batch, m, m + columns), dtype=g.dtype.type)
     if columns:
-        # Bartlett: chi variables on the diagonal, normals below it
-        bartlett = np.tril(rng.standard_normal((batch, m, columns), dtype=g.dtype.type), -1)
-        i = np.arange(columns)
+        bartlett, i = draws[..., m:], np.arange(columns)
+        bartlett *= np.tri(m, columns, -1, dtype=g.dtype)
         shapes = np.broadcast_to((d - m - i) / 2, (batch, columns))
         bartlett[:, i, i] = np.sqrt(2 * rng.standard_gamma(shapes, dtype=g.dtype.type))
-        out = c @ bartlett
-        new += h * (out @ np.swapaxes(out, -1, -2))
+    moved = math.sqrt(h) * (_weights(g, beta) @ root @ draws)
+    moved[..., :m] += root
+    new = moved @ np.swapaxes(moved, -1, -2)
     scale = 1 / np.sqrt(np.einsum("bii->bi", new))
     new *= scale[:, :, None] * scale[:, None, :]
     new = (new + np.swapaxes(new, -1, -2)) / 2
@@ -240,7 +239,8 @@ def _kept(depth: int, keep: int | None) -> list[int]:
 
 
 def _weights(g: Array, beta: float) -> Array:
-    w = np.exp(beta * (g - g.max(axis=-1, keepdims=True)))
+    # no row has an overlap above that with itself, 1
+    w = np.exp(beta * (g - 1))
     w /= w.sum(axis=-1, keepdims=True)
     return w
 
