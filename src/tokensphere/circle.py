@@ -9,8 +9,8 @@ $Z(\theta_i) = I_0 + 2\sum_k I_k \operatorname{Re}(e^{ik\theta_i}\overline{m_k})
 falls off like $e^{-k^2/2\beta}$: K = 26 terms give full precision at $\beta = 5$. So one velocity
 costs O(nK) time and O(n) memory, exactly: no pair of tokens is left out.
 
-The two sums, over tokens and over modes, are done by Horner's rule for few tokens and as
-non-uniform fast Fourier transforms (FINUFFT, tolerance 1e-13) for many.
+The two sums, over tokens and over modes, are done as polynomials in $e^{i\theta}$ for few tokens
+and as non-uniform fast Fourier transforms (FINUFFT, tolerance 1e-13) for many.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tokensphere.trajectory import Trajectory
 if TYPE_CHECKING:
     from finufft import Plan
 
-#: angles that Horner's rule works on at a time: three complex arrays of this length stay in cache
+#: angles whose powers are held at a time: some twenty complex arrays of this length stay in cache
 _BLOCK = 4096
-#: from this many tokens on, FINUFFT beats Horner's rule (measured; see benchmarks/)
+#: from this many tokens on, FINUFFT beats powers (measured; see benchmarks/)
 _MANY = 2000
 
 
@@ -105,7 +105,7 @@ def modes(theta: ArrayLike, k: ArrayLike) -> Array:
     flat = theta.reshape((-1, theta.shape[-1]))
     largest = int(np.abs(wanted).max(initial=0))
     if largest <= 8 * wanted.size:  # few holes: all powers of e^i theta, one after the other
-        positive = np.conj(_moments(flat, largest))
+        positive = np.conj(_moments(_unit_circle(flat), largest))
         all_modes = np.concatenate([np.ones((len(flat), 1)), positive], axis=-1)
         found = all_modes[:, np.abs(wanted)]
         out = np.where(wanted < 0, np.conj(found), found)
@@ -127,16 +127,21 @@ def from_modes(coefficients: ArrayLike, n: int) -> Array:
         ValueError: where the density is not positive.
     """
     n = _check.whole(n, "n")
-    c = np.asarray(coefficients, dtype=np.complex128)
+    try:
+        c = np.asarray(coefficients, dtype=np.complex128)
+    except (ValueError, TypeError):
+        c = np.full(1, np.nan)
     if c.ndim < 1 or c.shape[-1] < 1 or not np.isfinite(c).all():
         raise ValueError(
-            f"coefficients must be finite, of shape (..., K) with K >= 1, got {_check._show(c)}"
+            f"coefficients must be finite, of shape (..., K) with K >= 1, "
+            f"got {_check._show(coefficients)}"
         )
     flat = c.reshape((-1, c.shape[-1]))
     k = np.arange(1, c.shape[-1] + 1)
     grid = np.linspace(0, 2 * np.pi, 16 * c.shape[-1] + 1)
-    on_grid = np.broadcast_to(np.exp(1j * grid), (len(flat), grid.size))
-    lowest = 1 + 2 * _horner(on_grid, flat).real.min()
+    q = _baby_steps(k.size)
+    on_grid = _powers(np.broadcast_to(np.exp(1j * grid), (len(flat), grid.size)), q)
+    lowest = 1 + 2 * _polynomial(on_grid, flat).real.min()
     if lowest <= 0:
         raise ValueError(
             f"coefficients must give a positive density, got one that falls to {lowest:.3g} "
@@ -144,13 +149,13 @@ def from_modes(coefficients: ArrayLike, n: int) -> Array:
         )
     integral = flat / (1j * k)
     at_zero = 2 * integral.sum(axis=-1, keepdims=True).real
-    rise = grid + 2 * _horner(on_grid, integral).real - at_zero
+    rise = grid + 2 * _polynomial(on_grid, integral).real - at_zero
     level = 2 * np.pi * (np.arange(n) + 0.5) / n
     theta = np.stack([np.interp(level, each, grid) for each in rise])
     for _ in range(8):  # Newton's steps from an interpolated start: each doubles the digits
-        z = np.exp(1j * theta)
-        excess = theta + 2 * _horner(z, integral).real - at_zero - level
-        theta -= excess / (1 + 2 * _horner(z, flat).real)
+        baby = _powers(np.exp(1j * theta), q)
+        excess = theta + 2 * _polynomial(baby, integral).real - at_zero - level
+        theta -= excess / (1 + 2 * _polynomial(baby, flat).real)
         if np.abs(excess).max() < 1e-14 * 2 * np.pi:
             break
     return theta.reshape((*c.shape[:-1], n))
@@ -194,7 +199,7 @@ def _field(beta: float, kind: Kind) -> Callable[[Array], Array]:
         speed = (
             _by_nufft(flat, b, bessel, kind, *transforms())
             if theta.shape[-1] >= _MANY
-            else _by_horner(flat, b, bessel, kind)
+            else _by_powers(flat, b, bessel, kind)
         )
         if kind == "unnormalized":
             speed *= np.exp(beta)
@@ -203,14 +208,16 @@ def _field(beta: float, kind: Kind) -> Callable[[Array], Array]:
     return field
 
 
-def _by_horner(theta: Array, b: Array, bessel: Array, kind: Kind) -> Array:
+def _by_powers(theta: Array, b: Array, bessel: Array, kind: Kind) -> Array:
     """Return the velocity, (systems, n), for USA without its e^beta: polynomials in e^{i theta}."""
-    conjugate = np.conj(_moments(theta, b.size))
+    z = _unit_circle(theta)
+    conjugate = np.conj(_moments(z, b.size))
     out = np.empty(theta.shape)
-    for place, z in _unit_circle(theta):
-        speed = -_horner(z, conjugate[place[0]] * b).imag
+    for place in _blocks(z):
+        baby = _powers(z[place], _baby_steps(b.size))
+        speed = -_polynomial(baby, conjugate[place[0]] * b).imag
         if kind == "softmax":
-            overlap = _horner(z, conjugate[place[0]] * bessel[1:]).real
+            overlap = _polynomial(baby, conjugate[place[0]] * bessel[1:]).real
             speed /= bessel[0] + 2 * overlap
         out[place] = speed
     return out
@@ -261,36 +268,64 @@ def _transforms(modes: int) -> Callable[[], tuple[Plan, Plan]]:
     return plans
 
 
-def _moments(theta: Array, count: int) -> Array:
-    r"""Return $m_k = \frac1n\sum_j e^{ik\theta_j}$, k = 1..count, shape (systems, count)."""
-    out = np.zeros((theta.shape[0], count), dtype=np.complex128)
-    for place, z in _unit_circle(theta):
-        power = z.copy()
-        for k in range(count):
-            out[place[0], k] += power.sum(axis=-1)
-            np.multiply(power, z, out=power)
-    return out / theta.shape[-1]
+def _moments(z: Array, count: int) -> Array:
+    r"""Return $m_k = \frac1n\sum_j z_j^k$, k = 1..count: (systems, n) to (systems, count)."""
+    q = _baby_steps(count)
+    giants = -(-count // q)
+    out = np.zeros((z.shape[0], giants, q), dtype=np.complex128)
+    for place in _blocks(z):
+        baby = _powers(z[place], q)
+        giant = np.empty((len(baby), giants, baby.shape[-1]), dtype=np.complex128)
+        giant[:, 0] = 1
+        for j in range(1, giants):
+            np.multiply(giant[:, j - 1], baby[:, -1], out=giant[:, j])
+        out[place[0]] += giant @ np.swapaxes(baby, -1, -2)
+    return out.reshape((len(out), -1))[:, :count] / z.shape[-1]
 
 
-def _horner(z: Array, c: Array) -> Array:
-    """Evaluate the polynomial sum_k c_k z^k, k = 1..K: z (systems, n), c (systems, K)."""
-    value = np.broadcast_to(c[:, -1, None], z.shape).copy()
-    for k in range(c.shape[-1] - 2, -1, -1):
-        value *= z
-        value += c[:, k, None]
-    value *= z
+def _polynomial(baby: Array, c: Array) -> Array:
+    r"""Evaluate $\sum_k c_k z^k$, k = 1..K: baby powers (systems, q, n), c (systems, K).
+
+    By baby steps and giant steps: the q coefficients of a giant step meet the baby powers in a
+    matrix product, and Horner's rule in $z^q$ adds up the K/q giant steps.
+    """
+    q = baby.shape[-2]
+    giants = -(-c.shape[-1] // q)
+    padded = np.zeros((len(c), giants * q), dtype=np.complex128)
+    padded[:, : c.shape[-1]] = c
+    steps = padded.reshape((len(c), giants, q)) @ baby
+    value = steps[:, -1]
+    for j in range(giants - 2, -1, -1):
+        value *= baby[:, -1]
+        value += steps[:, j]
     return value
 
 
-def _unit_circle(theta: Array) -> Iterator[tuple[tuple[slice, slice], Array]]:
-    """Yield e^{i theta} block by block, with its place in (systems, n)."""
-    systems, n = theta.shape
+def _baby_steps(count: int) -> int:
+    return max(1, round(count**0.5))
+
+
+def _powers(z: Array, q: int) -> Array:
+    """Return z, z^2, ..., z^q: (systems, n) to (systems, q, n)."""
+    out = np.empty((len(z), q, z.shape[-1]), dtype=np.complex128)
+    out[:, 0] = z
+    for i in range(1, q):
+        np.multiply(out[:, i - 1], z, out=out[:, i])
+    return out
+
+
+def _unit_circle(theta: Array) -> Array:
+    """Return e^{i theta}."""
+    z = np.empty(theta.shape, dtype=np.complex128)
+    np.cos(theta, out=z.real)
+    np.sin(theta, out=z.imag)
+    return z
+
+
+def _blocks(z: Array) -> Iterator[tuple[slice, slice]]:
+    """Cover (systems, n) by pieces of at most _BLOCK numbers."""
+    systems, n = z.shape
     several = max(1, _BLOCK // n)
     for i in range(0, systems, several):
         for j in range(0, n, _BLOCK):
-            place = (slice(i, i + several), slice(j, j + _BLOCK))
-            block = theta[place].astype(np.float64, copy=False)
-            z = np.empty(block.shape, dtype=np.complex128)
-            np.cos(block, out=z.real)
-            np.sin(block, out=z.imag)
-            yield place, z
+            yield slice(i, i + several), slice(j, j + _BLOCK)
