@@ -212,6 +212,40 @@ def test_quantiles_and_start():
     np.testing.assert_allclose(spectral.density[0], exact, rtol=1e-12)
 
 
+def test_highest_mode_of_an_even_grid():
+    """1 + 0.3 cos(2 theta) on four angles: the mode on the edge is a cosine, of full height."""
+    for size in (4, 5, 8):
+        density = 1 + 0.3 * np.cos(2 * angles(size))
+        run = meanfield.solve_characteristics(density, 1.0, [0.0], tokens=300)
+        exact = (1 + 0.3 * np.cos(2 * run.angles)) / (2 * np.pi)
+        np.testing.assert_allclose(run.density, exact, rtol=1e-12)
+        for solver in SOLVERS:
+            mode = solver(density, 1.0, [0.0]).modes([1, 2, 3])
+            np.testing.assert_allclose(mode, [[0, 0.15, 0]], atol=1e-12)
+
+
+def test_galerkin_without_aliasing():
+    """With few modes, the first instant against the convolution written out.
+
+    d mu_k / dt = -ik sum_{l + m = k} (i gamma_l / l) mu_l mu_m over |l|, |m|, |k| <= N.
+    """
+    top, beta, t = 4, 5.0, 1e-7
+    rng = np.random.default_rng(6)
+    density = 1 + 0.3 * rng.uniform(size=2 * top + 1)
+    mode = np.fft.fft(density) / density.sum()  # index k modulo 2 N + 1
+
+    def slope(k):
+        total = 0.0
+        for l in range(-top, top + 1):
+            if l and abs(k - l) <= top:
+                total += 1j * abs(l) ** 2 * iv(abs(l), beta) / beta / l * mode[l] * mode[k - l]
+        return -1j * k * total
+
+    run = meanfield.solve_spectral(density, beta, [0.0, t], modes=top, rtol=1e-13)
+    found = np.diff(run.modes(np.arange(1, top + 1)), axis=0)[0] / t
+    np.testing.assert_allclose(found, [slope(k) for k in range(1, top + 1)], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [9999, 1000])
 def test_rough_start(size):
     """Uniform plus white noise of 1 % per cell, odd and even grids: both solvers, same modes."""
