@@ -150,8 +150,9 @@ def overlap_chain(
     h = horizon / kept[-1]
     out = np.empty((len(kept), *g.shape), g.dtype)
     position = 0
+    step = _pair_step if shape[-1] == 2 else _overlap_step
     for layer in range(1, kept[-1] + 1):
-        g = _overlap_step(g, beta, d, h, rng)
+        g = step(g, beta, d, h, rng)
         if layer == kept[position]:
             out[position] = g
             position += 1
@@ -162,14 +163,7 @@ def overlap_chain(
 def _overlap_step(g: Array, beta: float, d: int, h: float, rng: np.random.Generator) -> Array:
     root = _root(g, d)
     batch, _, m = root.shape
-    columns = min(m, d - m)
-    # N, and beside it B: chi variables on the diagonal, normals below it
-    draws = rng.standard_normal((batch, m, m + columns), dtype=g.dtype.type)
-    if columns:
-        bartlett, i = draws[..., m:], np.arange(columns)
-        bartlett *= np.tri(m, columns, -1, dtype=g.dtype)
-        shapes = np.broadcast_to((d - m - i) / 2, (batch, columns))
-        bartlett[:, i, i] = np.sqrt(2 * rng.standard_gamma(shapes, dtype=g.dtype.type))
+    draws = _inner_and_outer_draws(batch, m, d, g.dtype, rng)
     moved = math.sqrt(h) * (_weights(g, beta) @ root @ draws)
     moved[..., :m] += root
     new = moved @ np.swapaxes(moved, -1, -2)
@@ -179,6 +173,39 @@ def _overlap_step(g: Array, beta: float, d: int, h: float, rng: np.random.Genera
     np.clip(new, -1, 1, out=new)
     np.einsum("bii->bi", new)[...] = 1
     return new
+
+
+def _pair_step(g: Array, beta: float, d: int, h: float, rng: np.random.Generator) -> Array:
+    """Do the same step, with the same draws, for n = 2: written out, it takes half the time."""
+    r = g[:, 0, 1]
+    draws = math.sqrt(h) * _inner_and_outer_draws(len(g), 2, d, g.dtype, rng)
+    rest = (1 - r) * (1 + r)
+    s = np.sqrt(np.where(rest <= 16 * np.finfo(g.dtype).eps, 0, rest))
+    other = 1 / (1 + np.exp(np.minimum(beta * (1 - r), 80)))  # weight of the other token
+    first, second = draws[:, 0].T, draws[:, 1].T
+    one = (1 - other + other * r) * first + other * s * second
+    two = (other + (1 - other) * r) * first + (1 - other) * s * second
+    one[0] += 1
+    two[0] += r
+    two[1] += s
+    overlap = (one * two).sum(axis=0) / np.sqrt((one * one).sum(axis=0) * (two * two).sum(axis=0))
+    new = np.ones_like(g)
+    new[:, 0, 1] = new[:, 1, 0] = np.clip(overlap, -1, 1)
+    return new
+
+
+def _inner_and_outer_draws(
+    batch: int, m: int, d: int, dtype: np.dtype, rng: np.random.Generator
+) -> Array:
+    """Draw N, and beside it B: chi variables on the diagonal, normals below it, zeros above."""
+    columns = min(m, d - m)
+    draws = rng.standard_normal((batch, m, m + columns), dtype=dtype.type)
+    if columns:
+        bartlett, i = draws[..., m:], np.arange(columns)
+        bartlett *= np.tri(m, columns, -1, dtype=dtype)
+        shapes = np.broadcast_to((d - m - i) / 2, (batch, columns))
+        bartlett[:, i, i] = np.sqrt(2 * rng.standard_gamma(shapes, dtype=dtype.type))
+    return draws
 
 
 def _root(g: Array, d: int) -> Array:

@@ -103,6 +103,18 @@ def test_the_overlap_chain_is_the_layers(n, d, beta):
     assert not same_law(full, other, level=1e-4)
 
 
+@pytest.mark.parametrize("d", [2, 3, 4, 500])
+@pytest.mark.parametrize("beta", [0.0, 2.0, 1e4])
+def test_two_tokens_written_out_are_the_general_step(d, beta):
+    r = np.random.default_rng(1).uniform(-1, 1, 500)
+    r[:2] = 1, -1
+    gram = np.ones((500, 2, 2))
+    gram[:, 0, 1] = gram[:, 1, 0] = r
+    written_out = layers._pair_step(gram, beta, d, 0.01, np.random.default_rng(2))
+    general = layers._overlap_step(gram, beta, d, 0.01, np.random.default_rng(2))
+    np.testing.assert_allclose(written_out, general, atol=2e-15)
+
+
 def test_independent_noise_is_another_law():
     # every token alone has the same law, its overlaps have not; level 1e-4, fixed beforehand
     runs, d = 3000, 3
