@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,11 @@ def reason(log: str) -> str:
     )
     if any(word in log for word in network):
         return "the package index cannot be reached: is there a network? Then run the command again"
+    missing = re.search(r"No matching distribution found for (\S+)", log)
+    if missing:
+        return "the package index cannot be reached, or has no {}: is there a network?".format(
+            missing.group(1)
+        )
     lines = [line for line in log.splitlines() if "error" in line.lower()] or log.splitlines()
     return "the installation failed: {}".format(lines[-1].strip() if lines else "no message")
 
