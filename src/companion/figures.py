@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from companion import _session, _svg, store
+from companion import _interactive, _session, _svg, store
 from companion._outputs import FIGURE
 from companion._registry import Registry
 from companion._style import COLOURS, DIVERGING, PAPER, SEQUENTIAL, shades, style
@@ -47,6 +47,7 @@ def save(
     alt: str,
     seed: object = None,
     parameters: Mapping[str, Any] | None = None,
+    interactive: Any = None,
 ) -> None:
     """Show a figure, store it with its data, and close it.
 
@@ -66,6 +67,9 @@ def save(
         what is to be seen, for those who do not see it: plain text without LaTeX.
     seed, parameters
         kept with the data, beside the chapter's own parameters.
+    interactive
+        a plotly figure of the same thing, which takes the drawing's place on the screen where
+        scripts run; files, paper and other pages show ``fig``. Its frames get a slider.
 
     Raises
     ------
@@ -81,6 +85,7 @@ def save(
     if "$" in alt or "\\" in alt:
         raise ValueError(f"figure {id!r}: alt is read aloud; write plain text, not LaTeX")
     tables = _tables(id, data)
+    turning = "" if interactive is None else _interactive.element(interactive, id, alt)
     _declared.declare(id)
 
     folder = _folder()
@@ -106,7 +111,7 @@ def save(
     drawing = _svg.inline(svg, id, record["alt"])
     bundle = {
         "text/plain": f"Figure {id}: {record['caption']}",
-        "text/html": _figure_html(record, drawing),
+        "text/html": _figure_html(record, drawing + turning),
         FIGURE: record,
     }
     _close(fig)

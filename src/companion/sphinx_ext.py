@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from companion import _interactive
 from companion._outputs import CLAIM, FIGURE, file_labels
 
 # What MathJax needs on our pages; the package brings four times as much.
@@ -74,6 +75,8 @@ def _figure(renderer: Any, data: Any, record: dict[str, Any], drawing: str) -> n
     caption.source, caption.line = renderer.source, data.line
     code = nodes.reference("", "code", refid=f"code-{record['id']}", internal=True)
     figure += _drawing(drawing)
+    for turning in _interactive.ELEMENT.findall(data.string):
+        figure += nodes.raw("", turning, format="html", companion_interactive=True)
     figure += _parsed(renderer, data, record["caption"], caption)
     figure += nodes.legend("", _links(record, code))
     return figure
@@ -154,6 +157,13 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: Any, doctree: Any
     context["script_files"] = kept
 
 
+def add_interactive(app: Sphinx, page: str, template: str, context: Any, doctree: Any) -> None:
+    """Load the script for figures that turn, on the pages that have one."""
+    drawings = doctree.findall(nodes.raw) if doctree is not None else ()
+    if any(node.get("companion_interactive") for node in drawings):
+        app.add_js_file(_interactive.SCRIPT, loading_method="defer")
+
+
 def finish(app: Sphinx, error: Exception | None) -> None:
     """Put the figure files into the site, and take out what nobody loads."""
     if error is not None or app.builder.format != "html":
@@ -162,6 +172,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     made = Path(app.srcdir) / app.config.companion_figures
     if made.is_dir():
         shutil.copytree(made, static / "figures", dirs_exist_ok=True)
+    _interactive.install(static)
     for name in _MATHJAX_UNUSED:
         path = static / "mathjax" / name
         if path.is_dir():
@@ -177,6 +188,11 @@ def choose_theme(app: Sphinx, config: Any) -> None:
     config.html_context.setdefault("default_mode", "auto")
 
 
+def add_static(app: Sphinx, config: Any) -> None:
+    """Give the site the companion's own scripts."""
+    config.html_static_path.append(str(_interactive.STATIC))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_config_value("companion_figures", "_build/figures", "html")
@@ -184,7 +200,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx-mathjax-offline")
     app.add_post_transform(FileLinks)
     app.connect("config-inited", choose_theme)
+    app.connect("config-inited", add_static)
     app.connect("doctree-read", name_code_cells)
+    app.connect("html-page-context", add_interactive)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

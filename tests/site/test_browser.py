@@ -19,7 +19,9 @@ READY = """async () => {
   }
   await document.fonts.ready;
 }"""
-DRAWINGS = """() => [...document.querySelectorAll('.companion-drawing svg')].map(svg => {
+# But for drawings that gave their place to a figure that turns.
+DRAWINGS = """() => [...document.querySelectorAll('.companion-drawing svg')].filter(
+  svg => !svg.closest('.companion-turns')).map(svg => {
   const box = svg.getBoundingClientRect();
   const ink = svg.getBBox();
   return [box.width, box.height, ink.width, ink.height, getComputedStyle(svg).color];
@@ -28,6 +30,8 @@ MATHS = """() => [...document.querySelectorAll('article .math')].map(m => {
   const box = m.querySelector('mjx-container');
   return box && !box.querySelector('mjx-merror') ? box.getBoundingClientRect().width : 0;
 })"""
+# The browser's hints about speed, which plotly's drawing in three dimensions brings about.
+SPEED = ("GL Driver Message (OpenGL, Performance", "willReadFrequently")
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -62,6 +66,7 @@ def watched(context: Any) -> tuple[Any, list[str]]:
         lambda message: (
             wrong.append(f"{message.type}: {message.text}")
             if message.type in ("error", "warning")
+            and not any(hint in message.text for hint in SPEED)
             and not message.location["url"].endswith("/favicon.ico")
             else None
         ),
@@ -139,3 +144,43 @@ def test_the_link_to_the_code_leads_to_the_cell(site: Path, served: str, browser
     else:
         pytest.fail("no figure with a link to its code")
     context.close()
+
+
+def test_a_figure_that_turns(served: str, site: Path, browser: Any) -> None:
+    place = ".companion-interactive"
+    pages = [n for n in names(site) if 'class="companion-interactive"' in (site / n).read_text()]
+    for name in pages:
+        plain = browser.new_context(java_script_enabled=False)
+        page = plain.new_page()
+        page.goto(f"{served}/{quote(name)}")
+        assert page.locator(f":has(> {place}) > .companion-drawing").first.is_visible()
+        plain.close()
+
+        context = browser.new_context()
+        page, wrong = watched(context)
+        page.goto(f"{served}/{quote(name)}")
+        figure = page.locator(f":has(> {place})").first
+        figure.scroll_into_view_if_needed()
+        if page.evaluate("() => !document.createElement('canvas').getContext('webgl')"):
+            pytest.skip("this browser has no WebGL: the drawing stays")
+        figure.locator("canvas").first.wait_for(timeout=60_000)
+        slider, label = figure.locator("input[type=range]"), figure.locator("output")
+        slider.wait_for(timeout=60_000)
+        assert not figure.locator("> .companion-drawing").is_visible()
+        before = label.inner_text()
+        slider.focus()
+        page.keyboard.press("End")
+        assert label.inner_text() != before
+        plot = figure.locator(".companion-interactive-plot")
+        eye = "p => p._fullLayout.scene.camera.eye.x"
+        start = plot.evaluate(eye)
+        plot.focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(
+            "([p, x]) => p._fullLayout.scene.camera.eye.x !== x",
+            arg=[plot.element_handle(), start],
+        )
+        page.emulate_media(media="print")
+        assert figure.locator("> .companion-drawing").is_visible()
+        assert wrong == []
+        context.close()
