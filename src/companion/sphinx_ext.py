@@ -3,6 +3,7 @@
 Add ``companion.sphinx_ext`` to the extensions. MyST-NB finds ``MimeRenderer`` by itself.
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +20,7 @@ from companion._outputs import CLAIM, FIGURE, file_labels
 _MATHJAX_UNUSED = (
     "adaptors",
     "input/asciimath.js",
+    "input/tex-full.js",
     "input/mml.js",
     "input/mml",
     "output/svg",
@@ -173,14 +175,33 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     if made.is_dir():
         shutil.copytree(made, static / "figures", dirs_exist_ok=True)
     _interactive.install(static)
-    for name in _MATHJAX_UNUSED:
-        path = static / "mathjax" / name
+    _prune(static)
+    for path in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
+        _without_outputs(path)
+
+
+def _prune(static: Path) -> None:
+    """Take out of the site's static files what no page loads."""
+    unused = [static / "mathjax" / name for name in _MATHJAX_UNUSED]
+    unused.append(static / "locales")  # the theme's translations, used while building
+    # what MathJax says aloud, in all languages but the book's own
+    spoken = (static / "mathjax" / "sre" / "mathmaps").glob("*.json")
+    unused += [path for path in spoken if path.stem not in ("base", "en")]
+    unused += static.rglob("*.map")  # for people who debug the theme
+    for path in unused:
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    for path in static.rglob("*.map"):  # for people who debug the theme
-        path.unlink()
+
+
+def _without_outputs(path: Path) -> None:
+    """Make a notebook that readers download small: what it showed is in the page, and it runs."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def choose_theme(app: Sphinx, config: Any) -> None:
