@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: angles whose powers are held at a time: some twenty complex arrays of this length stay in cache
 _BLOCK = 4096
-#: from this many tokens on, FINUFFT beats powers (measured; see benchmarks/)
+#: from this many tokens on, FINUFFT beats powers (measured, one core)
 _MANY = 2000
 
 
