@@ -1,8 +1,8 @@
-"""From a saved SVG file to the copy that stands inside a page.
+"""SVG drawings: smaller files, and the copy of a drawing that stands inside a page.
 
-Three things change: text and axes take the page's text colour, so that the figure can be
-read in the dark theme; names inside the drawing are made unique, because several drawings
-share one page; and the size follows the page's width.
+In that copy three things change: text and axes take the page's text colour, so that the figure
+can be read in the dark theme; names inside the drawing are made unique, because several
+drawings share one page; and the size follows the page's width.
 """
 
 import html
@@ -17,12 +17,26 @@ _COMMENT = re.compile(r"\s*<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r'\sid="([^"]+)"')
 _LINK = re.compile(r'((?:xlink:)?href)="#([^"]+)"')
 _URL = re.compile(r"url\(#([^)]+)\)")
+_COORDINATES = re.compile(r'\s(?:d|x|y|points)="[^"]*"')
+_DECIMAL = re.compile(r"-?\d+\.\d{3,}")
+_INDENT = re.compile(r"(?m)^ +")
 _SIZE = re.compile(r'viewBox="([-\d.]+) ([-\d.]+) ([\d.]+) ([\d.]+)"')
+
+
+def compact(svg: str) -> str:
+    """Return the drawing without metadata, indents, and digits below a hundredth of a point."""
+    svg = _INDENT.sub("", _COMMENT.sub("", _METADATA.sub("", svg)))
+    return _COORDINATES.sub(lambda m: _DECIMAL.sub(lambda n: _rounded(n[0]), m[0]), svg)
+
+
+def _rounded(number: str) -> str:
+    text = f"{float(number):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def inline(svg: str, prefix: str, alt: str) -> str:
     """Return the drawing as an ``<svg>`` element for a page; ``prefix`` makes names unique."""
-    svg = _COMMENT.sub("", _METADATA.sub("", _PROLOG.sub("", svg, count=1)))
+    svg = compact(_PROLOG.sub("", svg, count=1))
     size = _SIZE.search(svg)
     if size is None:
         raise ValueError("this SVG has no viewBox")

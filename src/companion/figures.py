@@ -30,6 +30,7 @@ from companion._text import check_id, plain, require_text
 __all__ = ["COLOURS", "DIVERGING", "SEQUENTIAL", "gallery", "save", "shades", "show", "style"]
 
 MOST_BYTES = 5_000_000  # of one table: what is drawn, not all that was computed
+DIGITS = 8  # of a number in a table: more than a drawing shows
 FIRST_BUILD = "After `make book` this place shows"
 
 _declared = Registry("figure")
@@ -77,6 +78,8 @@ def save(
         for a missing caption or alt text, an id used twice, data that is no table or larger
         than 5 MB (store what is drawn).
 
+    Numbers in the tables are given to eight digits.
+
     The same figure gives the same bytes in every file.
     """
     check_id(id)
@@ -90,7 +93,7 @@ def save(
 
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
-    svg = _render(fig, id, "svg", {"Date": None}).decode("utf-8")
+    svg = _svg.compact(_render(fig, id, "svg", {"Date": None}).decode("utf-8"))
     content = {f"{id}.svg": svg.encode("utf-8")}
     content[f"{id}.pdf"] = _render(fig, id, "pdf", {"CreationDate": None})
     content[f"{id}.png"] = _render(fig, id, "png", {}, facecolor=PAPER, transparent=False)
@@ -221,6 +224,12 @@ def _tables(id: str, data: Mapping[str, Any]) -> dict[str, bytes]:
     return {f"{id}.csv": _csv(id, data)}
 
 
+def _cells(values: np.ndarray) -> list[Any]:
+    if values.dtype.kind != "f":
+        return values.tolist()
+    return [f"{value:.{DIGITS}g}" for value in values.tolist()]
+
+
 def _csv(id: str, table: Mapping[str, ArrayLike]) -> bytes:
     columns = {str(name): np.atleast_1d(np.asarray(values)) for name, values in table.items()}
     for name, values in columns.items():
@@ -229,7 +238,7 @@ def _csv(id: str, table: Mapping[str, ArrayLike]) -> bytes:
                 f"figure {id!r}: column {name!r} must be numbers or words in one dimension, "
                 f"not {values.dtype} of shape {values.shape}"
             )
-    lists = [values.tolist() for values in columns.values()]
+    lists = [_cells(values) for values in columns.values()]
     length = max(map(len, lists), default=0)
     if length == 0:
         raise ValueError(f"figure {id!r}: data has no values")

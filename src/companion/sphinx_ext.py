@@ -18,6 +18,14 @@ from companion._outputs import CLAIM, FIGURE, file_labels
 
 # What MathJax needs on our pages; the package brings four times as much.
 _MATHJAX_UNUSED = (
+    # inside tex-chtml.js, which every page loads
+    "a11y/assistive-mml.js",
+    "input/tex-base.js",
+    "input/tex.js",
+    "output/chtml.js",
+    "output/chtml/fonts/tex.js",
+    "ui/menu.js",
+    # for other kinds of input, output and machine
     "adaptors",
     "input/asciimath.js",
     "input/tex-full.js",
@@ -188,6 +196,8 @@ def _prune(static: Path) -> None:
     spoken = (static / "mathjax" / "sre" / "mathmaps").glob("*.json")
     unused += [path for path in spoken if path.stem not in ("base", "en")]
     unused += static.rglob("*.map")  # for people who debug the theme
+    # the second format of a font, for browsers older than ten years
+    unused += [path for path in static.rglob("*.ttf") if path.with_suffix(".woff2").is_file()]
     for path in unused:
         if path.is_dir():
             shutil.rmtree(path)

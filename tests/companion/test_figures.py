@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from companion import _style, figures
-from companion._svg import inline
+from companion._svg import compact, inline
 
 
 @pytest.fixture
@@ -65,12 +65,13 @@ def test_the_figure_is_closed(folder: Path) -> None:
     assert fig.number not in plt.get_fignums()
 
 
-def test_data_come_back_as_they_were(folder: Path) -> None:
-    values = np.array([0.1, 1 / 3, 1e-300, 12345678.9])
+def test_data_come_back_to_eight_digits(folder: Path) -> None:
+    values = np.array([0.1, 1 / 3, 1e-300, 12345678.9, -np.inf])
     save(data={"x": values, "n": np.array([1, 2]), "name": ["a, b"]})
     rows = list(csv.DictReader((folder / "curve.csv").read_text("utf-8").splitlines()))
-    assert [float(row["x"]) for row in rows] == values.tolist()
-    assert [row["n"] for row in rows] == ["1", "2", "", ""]
+    np.testing.assert_allclose([float(row["x"]) for row in rows], values, rtol=5e-8)
+    assert [row["x"] for row in rows][:2] == ["0.1", "0.33333333"]
+    assert [row["n"] for row in rows] == ["1", "2", "", "", ""]
     assert rows[0]["name"] == "a, b"
 
 
@@ -92,7 +93,7 @@ def test_several_tables(folder: Path) -> None:
         ({"data": {"x": np.zeros((2, 2))}}, "one dimension"),
         ({"data": {"x": [1j]}}, "numbers or words"),
         ({"data": {"x": [1], "t": {"y": [1]}}}, "mixes"),
-        ({"data": {"x": np.full(400_000, 1 / 3)}}, "store what is drawn"),
+        ({"data": {"x": np.full(500_000, 1 / 3)}}, "store what is drawn"),
     ],
 )
 def test_what_makes_no_sense_is_refused(folder: Path, change: dict[str, Any], message: str) -> None:
@@ -125,6 +126,16 @@ def test_the_copy_in_the_page(folder: Path) -> None:
     assert not names[0] & names[1]
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', one))
     assert {a or b for a, b in used} == names[0]
+
+
+def test_a_drawing_keeps_hundredths_of_a_point_and_no_more() -> None:
+    svg = (
+        '<svg viewBox="0 0 9 9"><metadata>when</metadata><!-- note -->\n'
+        '  <path d="M 1.23456 -0.001234 L 100.5 7" transform="scale(0.015625)"/></svg>'
+    )
+    assert compact(svg) == (
+        '<svg viewBox="0 0 9 9">\n<path d="M 1.23 0 L 100.5 7" transform="scale(0.015625)"/></svg>'
+    )
 
 
 def test_the_page_copy_shows_no_background(folder: Path) -> None:
