@@ -2,8 +2,9 @@ r"""The backward equation of two tokens' overlap, for its expectation.
 
 With $v(t,u) = E[\tanh u_t \mid u_0 = u]$ and $v = \tanh u + w$, the gain w solves
 $$\partial_t w = a\,w' + (1-c)\,w'' + s,\qquad w(0,u) = 0,\qquad
-  a = c(d-2) + (1-c)\tanh u,$$
-where $s = (1-r^2)[c(d-2)-(1-c)r]$ is the drift of r, and w vanishes at both ends of the line.
+  a = c(d-2) + (1-c)\tanh u + 2g\alpha,$$
+where g is the pull, $s = (1-r^2)[c(d-2)-(1-c)r+2g\alpha]$ is the drift of r, and w vanishes at
+both ends of the line.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ _TOLERANCE = 3e-11
 _STAGES = 4
 
 
-def expected_gain(u0: Array, times: Array, beta: float, d: int, refine: float = 1.0) -> Array:
+def expected_gain(
+    u0: Array, times: Array, beta: float, d: int, pull: float = 0.0, refine: float = 1.0
+) -> Array:
     r"""$E[r_t] - r_0$, shape ``(T, len(u0))``, for increasing ``times``.
 
     ``refine`` > 1 makes the grid in u finer by that factor, to measure its error.
     """
-    grid = _grid(u0, float(times[-1]), beta, d, refine)
-    bands, source = _operator(grid, beta, d)
+    grid = _grid(u0, float(times[-1]), beta, d, pull, refine)
+    bands, source = _operator(grid, beta, d, pull)
     read = _interpolation(grid, u0)
     w = np.zeros(grid.size)
     out = np.empty((times.size, u0.size))
-    now, step = 0.0, 0.01 / d
+    now, step = 0.0, 0.01 / (d + abs(pull))
     for k, time in enumerate(times):
         while now < time:
             h = min(step, time - now)
@@ -49,7 +52,7 @@ def expected_gain(u0: Array, times: Array, beta: float, d: int, refine: float = 
     return out
 
 
-def _grid(u0: Array, time: float, beta: float, d: int, refine: float) -> Array:
+def _grid(u0: Array, time: float, beta: float, d: int, pull: float, refine: float) -> Array:
     """Equally spaced u, as far as a path from ``u0`` can go and come back.
 
     Near the ends tanh is 1 to rounding, so beyond 20 only the path's reach counts: at most
@@ -57,30 +60,34 @@ def _grid(u0: Array, time: float, beta: float, d: int, refine: float) -> Array:
     """
     shift = 0.5 * np.log1p(beta)
     probe = np.linspace(-30 - shift, 30 + shift, 1201)
-    a, _ = coefficients(probe, beta, d)
+    a, diffusion = coefficients(probe, beta, d, pull)
     reach = 8 * np.sqrt(2 * time)
     low = min(-20 - shift, u0.min() - reach + min(0.0, a.min()) * time)
-    rate = a[0] / coefficients(probe[:1], beta, d)[1][0]
+    rate = a[0] / diffusion[0]
     if rate < 0:
         low = max(low, -20 - shift + 36 / rate)
     high = 20 + shift + (20 if d == 2 else 0)
+    if pull < 0:
+        away = a[-1] / diffusion[-1]
+        far = max(high, u0.max() + reach + max(0.0, a.max()) * time)
+        high = min(far, high + 36 / away) if away > 0 else far
     # fronts of the solution are as sharp as 1 / log d
-    spacing = 0.06 / (1 + np.log1p(max(d - 2, 0))) / refine
+    spacing = 0.06 / (1 + np.log1p(max(d - 2, 0) + abs(pull))) / refine
     return np.linspace(low, high, int(np.ceil((high - low) / spacing)) + 1)
 
 
-def coefficients(u: Array, beta: float, d: int) -> tuple[Array, Array]:
+def coefficients(u: Array, beta: float, d: int, pull: float = 0.0) -> tuple[Array, Array]:
     """Drift a of u and half its squared noise, 1 - c; stable at any u."""
     e = expit(-2 * u)
     q = np.exp(-2 * beta * e)
     c = 2 * q / (1 + q) ** 2
-    return c * (d - 2) + (1 - c) * (1 - 2 * e), 1 - c
+    return c * (d - 2) + (1 - c) * (1 - 2 * e) + 2 * pull * q / (1 + q), 1 - c
 
 
-def _operator(u: Array, beta: float, d: int) -> tuple[Array, Array]:
+def _operator(u: Array, beta: float, d: int, pull: float) -> tuple[Array, Array]:
     """The generator as a banded matrix (scipy's form) and the source."""
     h = (u[-1] - u[0]) / (u.size - 1)
-    a, diffusion = coefficients(u, beta, d)
+    a, diffusion = coefficients(u, beta, d, pull)
     source = (a - 2 * diffusion * np.tanh(u)) / np.cosh(u) ** 2
     rows = a[:, None] / h * _FIRST + diffusion[:, None] / h**2 * _SECOND
     # left of the grid w is what it is at the first point (nothing happens there: it may be 0 or

@@ -130,6 +130,14 @@ def choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     return cast(str, value)
 
 
+def pull(value: Any, noise: str) -> float:
+    """The mean of V; without noise V = I, and there is nothing to choose."""
+    given = number(value, "pull")
+    if given and noise == "none":
+        raise ValueError(f'pull must be 0 with noise="none", where V = I, got {given:g}')
+    return given
+
+
 def times(value: ArrayLike) -> Array:
     """Times: at least one, never going back."""
     t = floating(value, "times").astype(np.float64)

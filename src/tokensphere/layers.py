@@ -6,7 +6,9 @@ abstract and public notes tell; derived and tested here):
 $$x_i \leftarrow N(x_i + \sqrt{h}\; V y_i),$$
 where $V \in R^{d\times d}$ is drawn afresh in every layer with independent entries of mean 0 and
 variance 1, *the same V for all tokens*. As $L\to\infty$ the law tends, with an error of order
-1/L, to the equation that :mod:`tokensphere.sde` solves, at time T.
+1/L, to the equation that :mod:`tokensphere.sde` solves, at time T. With ``pull`` = a the mean of
+V is not zero but $\sqrt h\,a I$: a drift, of the size at which it and the noise both count,
+$$x_i \leftarrow N(x_i + h a\,y_i + \sqrt{h}\; V y_i).$$
 
 Only $V Y$ is ever needed. For Gaussian V and fewer tokens than dimensions it is drawn as
 $n d$ normals through a triangular factor of the tokens' $y$ (the same law as drawing V); the
@@ -43,6 +45,7 @@ def forward(
     depth: int,
     *,
     horizon: float = 1.0,
+    pull: float = 0.0,
     noise: Noise = "common",
     entries: Entries = "gaussian",
     rng: np.random.Generator,
@@ -58,11 +61,13 @@ def forward(
         horizon: total time T; a layer's residual is scaled by $\sqrt{T/L}$. ``horizon=depth``
             gives unscaled residuals, and entries of variance 1/d at horizon T are
             ``horizon=T / d``.
+        pull: what the drift $a y_i$ counts beside the noise of unit variance; negative: a push.
+            Mean a and variance $s^2$ at horizon T are ``pull=a / s**2, horizon=s**2 * T``.
         noise: ``"common"``, the model. ``"independent"`` gives every token a V of its own: every
             token alone then has the same law, their overlaps another (the control). ``"none"``
             is the deterministic contrast V = I: a drift and not a noise, it is scaled by
             $h = T/L$ and not by its root, $x \leftarrow N(x + h y)$, so that it too has a limit:
-            the flow of :func:`tokensphere.flow.solve` at time T.
+            the flow of :func:`tokensphere.flow.solve` at time T; ``pull`` must then be 0.
         entries: law of the entries of V: ``"gaussian"``, ``"rademacher"`` (-1 or 1) or
             ``"uniform"`` (on $[-\sqrt3,\sqrt3]$); all have mean 0 and variance 1.
         rng: source of randomness; not used by ``noise="none"``.
@@ -80,6 +85,7 @@ def forward(
     x, beta = _check.tokens(x0, "x0"), _check.beta(beta)
     horizon = _check.number(horizon, "horizon", low=0.0)
     _check.choice(noise, "noise", ("common", "independent", "none"))
+    pull = _check.pull(pull, noise)
     _check.choice(entries, "entries", ("gaussian", "rademacher", "uniform"))
     rng, kept = _check.generator(rng), _kept(depth, keep)
     shape, x = x.shape, _normalize(x.reshape((-1, *x.shape[-2:])))
@@ -95,6 +101,8 @@ def forward(
             x = x + math.sqrt(h) * _common(y, entries, rng)
         else:
             x = x + math.sqrt(h) * _independent(y, entries, rng)
+        if pull:
+            x = x + h * pull * y
         x = _normalize(x)
         if ties is not None:
             x = ties.restore(x)
@@ -112,6 +120,7 @@ def overlap_chain(
     depth: int,
     *,
     horizon: float = 1.0,
+    pull: float = 0.0,
     rng: np.random.Generator,
     keep: int | None = None,
 ) -> Array:
@@ -122,7 +131,7 @@ def overlap_chain(
     $h = T/L$, the part of V inside the span is a matrix N of independent normals and the part
     leading out of it enters only through a Wishart matrix $BB^T$ with $d - m$ degrees of freedom
     (m = min(n, d)), drawn by its Bartlett factor B:
-    $$G' = MM^T + h\,(CB)(CB)^T,\qquad M = R + \sqrt h\,CN,$$
+    $$G' = MM^T + h\,(CB)(CB)^T,\qquad M = R + h a\,C + \sqrt h\,CN,$$
     rescaled to a unit diagonal. A layer costs $O(n^3)$ time and $O(n^2)$ random numbers. The law
     is exactly that of ``forward(...)`` followed by ``x @ x.T``.
 
@@ -133,6 +142,7 @@ def overlap_chain(
         d: dimension, >= 2; n may be larger.
         depth: number of layers L.
         horizon: total time T.
+        pull: the drift a, as in :func:`forward`.
         rng: source of randomness.
         keep: as in :func:`forward`; the result is then ``(k, ..., n, n)``.
 
@@ -145,6 +155,7 @@ def overlap_chain(
     beta, d = _check.beta(beta), _check.dimension(d)
     g = _gram(gram0, d)
     horizon = _check.number(horizon, "horizon", low=0.0)
+    pull = _check.number(pull, "pull")
     rng, kept = _check.generator(rng), _kept(depth, keep)
     shape, g = g.shape, g.reshape((-1, *g.shape[-2:]))
     h = horizon / kept[-1]
@@ -152,7 +163,7 @@ def overlap_chain(
     position = 0
     step = _pair_step if shape[-1] == 2 else _overlap_step
     for layer in range(1, kept[-1] + 1):
-        g = step(g, beta, d, h, rng)
+        g = step(g, beta, d, h, rng, pull)
         if layer == kept[position]:
             out[position] = g
             position += 1
@@ -160,12 +171,15 @@ def overlap_chain(
     return out[0] if keep is None else out
 
 
-def _overlap_step(g: Array, beta: float, d: int, h: float, rng: np.random.Generator) -> Array:
+def _overlap_step(
+    g: Array, beta: float, d: int, h: float, rng: np.random.Generator, pull: float = 0.0
+) -> Array:
     root = _root(g, d)
     batch, _, m = root.shape
     draws = _inner_and_outer_draws(batch, m, d, g.dtype, rng)
-    moved = math.sqrt(h) * (_weights(g, beta) @ root @ draws)
-    moved[..., :m] += root
+    mixed = _weights(g, beta) @ root
+    moved = math.sqrt(h) * (mixed @ draws)
+    moved[..., :m] += root + h * pull * mixed if pull else root
     new = moved @ np.swapaxes(moved, -1, -2)
     scale = 1 / np.sqrt(np.einsum("bii->bi", new))
     new *= scale[:, :, None] * scale[:, None, :]
@@ -175,10 +189,14 @@ def _overlap_step(g: Array, beta: float, d: int, h: float, rng: np.random.Genera
     return new
 
 
-def _pair_step(g: Array, beta: float, d: int, h: float, rng: np.random.Generator) -> Array:
+def _pair_step(
+    g: Array, beta: float, d: int, h: float, rng: np.random.Generator, pull: float = 0.0
+) -> Array:
     """Do the same step, with the same draws, for n = 2: written out, it takes half the time."""
     r = g[:, 0, 1]
     draws = math.sqrt(h) * _inner_and_outer_draws(len(g), 2, d, g.dtype, rng)
+    if pull:  # a multiple of the identity beside N
+        draws[:, [0, 1], [0, 1]] += h * pull
     rest = (1 - r) * (1 + r)
     s = np.sqrt(np.where(rest <= 16 * np.finfo(g.dtype).eps, 0, rest))
     other = 1 / (1 + np.exp(np.minimum(beta * (1 - r), 80)))  # weight of the other token

@@ -9,7 +9,8 @@ $$dx_i = P_{x_i}\,{\circ\,dB}\,y_i - \tfrac12 P_{x_i}\sum_j \big(A_{ij}\,y_j
   + W_{ij}\,x_j\big)\,dt,\qquad
   W_{ij} = A_{ij}\big[\beta(K_{ij} - K_{jj}G_{ij} + H_{ij}G_{ij} - H_{ii}) - K_{jj}\big],$$
 with $G = XX^T$, $K = YX^T$, $H = YY^T$. The drift is the price of the wandering attention: it
-vanishes for one token.
+vanishes for one token. ``pull`` = a adds $a P_{x_i} y_i\,dt$ to either: the attraction of
+attention itself, when the mean of V is not zero.
 
 :func:`tokensphere.layers.forward` reaches the same law with an error of order 1/L; the scheme
 here is of order 2, and shares nothing with it but the attention weights' definition.
@@ -51,6 +52,7 @@ def solve(
     times: ArrayLike,
     *,
     steps: int,
+    pull: float = 0.0,
     noise: Noise = "common",
     rng: np.random.Generator,
 ) -> Trajectory:
@@ -62,9 +64,9 @@ def solve(
     $E[S_1S_2]=-\frac12$:
     $$\dot x = P_x\sqrt h\,S_1\,y,\qquad\text{then}\qquad
       \dot x = h\,b(x) + P_x\sqrt h\,S_2\,y,$$
-    b being the Stratonovich drift (Ninomiya and Ninomiya, *Finance and Stochastics* 13, 2009,
-    with u = 1/2), each by Butcher's Runge-Kutta method of order 5. It needs $h d$ well below 1.
-    Rows are of unit length to rounding, at every step.
+    b being the Stratonovich drift and the pull (Ninomiya and Ninomiya, *Finance and Stochastics*
+    13, 2009, with u = 1/2), each by Butcher's Runge-Kutta method of order 5. It needs $h d$ well
+    below 1. Rows are of unit length to rounding, at every step.
 
     Args:
         x0: tokens at ``times[0]``, shape ``(..., n, d)``; every member of the leading axes gets
@@ -73,8 +75,11 @@ def solve(
         times: non-decreasing; all of them are hit.
         steps: number of steps in all, at least one for every interval between different times;
             they are shared out so that the longest step is as short as can be.
+        pull: the drift's coefficient a, beside a noise of unit strength; negative: a push. Noise
+            of strength s for a time T is ``pull=a / s**2`` for the time $s^2T$.
         noise: ``"common"``, the model; ``"independent"``, every token its own Brownian motion
-            (the control); ``"none"``, the flow $\dot x_i = P_{x_i}y_i$ of V = I, with order 5.
+            (the control); ``"none"``, the flow $\dot x_i = P_{x_i}y_i$ of V = I, with order 5
+            (``pull`` must then be 0).
         rng: source of randomness; not used by ``noise="none"``.
 
     >>> x0 = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -84,6 +89,7 @@ def solve(
     """
     x, beta, times = _check.tokens(x0, "x0"), _check.beta(beta), _check.times(times)
     _check.choice(noise, "noise", ("common", "independent", "none"))
+    pull = _check.pull(pull, noise)
     steps, rng = _check.whole(steps, "steps"), _check.generator(rng)
     gaps = np.diff(times)
     shares = _share(gaps, steps)
@@ -94,7 +100,7 @@ def solve(
     evaluations = 0
     for k, (gap, share) in enumerate(zip(gaps, shares, strict=True)):
         for _ in range(share):
-            x = step(x, beta, gap / share, rng)
+            x = step(x, beta, gap / share, rng, pull)
         evaluations += int(share) * len(_FINAL) * (1 if noise == "none" else 2)
         states[k + 1] = x.reshape(states.shape[1:]) if share else states[k]
     return Trajectory(times, states, evaluations)
@@ -120,7 +126,7 @@ def _share(gaps: Array, steps: int) -> list[int]:
     return [int(share) for share in shares]
 
 
-def _common(x: Array, beta: float, h: float, rng: np.random.Generator) -> Array:
+def _common(x: Array, beta: float, h: float, rng: np.random.Generator, pull: float = 0.0) -> Array:
     d = x.shape[-1]
     members = max(1, _BLOCK // (2 * d * d))
     out = np.empty_like(x)
@@ -133,13 +139,15 @@ def _common(x: Array, beta: float, h: float, rng: np.random.Generator) -> Array:
 
         def with_drift(x: Array, s: Array = second) -> Array:
             g, a, y = _attend(x, beta)
-            return y @ s + h * _common_drift(x, g, a, y, beta)
+            return y @ s + h * (_common_drift(x, g, a, y, beta) + pull * y)
 
         out[block] = _follow(_follow(x[block], alone), with_drift)
     return out
 
 
-def _independent(x: Array, beta: float, h: float, rng: np.random.Generator) -> Array:
+def _independent(
+    x: Array, beta: float, h: float, rng: np.random.Generator, pull: float = 0.0
+) -> Array:
     # V_i y_i has the law of |y_i| times d normals, and so have the diffusions
     first, second = _noise((len(x), 2, *x.shape[1:]), h, x.dtype, rng)
 
@@ -150,12 +158,12 @@ def _independent(x: Array, beta: float, h: float, rng: np.random.Generator) -> A
     def with_drift(x: Array) -> Array:
         _, a, y = _attend(x, beta)
         length = np.linalg.norm(y, axis=-1, keepdims=True)
-        return length * second + h * _independent_drift(x, a, y, beta)
+        return length * second + h * (_independent_drift(x, a, y, beta) + pull * y)
 
     return _follow(_follow(x, alone), with_drift)
 
 
-def _none(x: Array, beta: float, h: float, rng: np.random.Generator) -> Array:
+def _none(x: Array, beta: float, h: float, rng: np.random.Generator, pull: float = 0.0) -> Array:
     return _follow(x, lambda x: h * _attend(x, beta)[2])
 
 

@@ -52,6 +52,7 @@ COUNT = [*REALS, 0, 0.5, -3]
 LEVEL = [*REALS, 0.0, -0.1, 1.1]
 RACE_BETA = [*BETA, 0.0, 701.0]
 HORIZON = [*REALS, -0.1]
+PULLS = [NAN, INF, "pull", None, 1j]
 NOISE = ["Common", "", None, 1, "some"]
 OVERLAPS = [NAN, INF, 1.1, -1.1, "r", None, 1j]
 SIZES = [(1,), (1, 2, 3), (0, 1), (1, -1), (1.5, 1), (NAN, 1), "ab", None, 3]
@@ -144,8 +145,8 @@ TABLE = {
     "mode_race.shares": {"n": (1000, COUNT), "beta": (5.0, RACE_BETA), "level": (0.1, LEVEL)},
     "layers.forward": {
         "x0": (X, TOKENS), "beta": (1.0, BETA), "depth": (4, WHOLE), "horizon": (1.0, HORIZON),
-        "noise": ("common", NOISE), "entries": ("gaussian", KIND), "rng": (rng, RNG),
-        "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
+        "pull": (-0.5, REALS), "noise": ("common", NOISE), "entries": ("gaussian", KIND),
+        "rng": (rng, RNG), "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
     },
     "layers.overlap_chain": {
         "gram0": (X @ X.T, [
@@ -153,30 +154,36 @@ TABLE = {
             np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(3), "gram", None, 1j * np.eye(2),
         ]),
         "beta": (1.0, BETA), "d": (3, DIMENSION), "depth": (4, WHOLE), "horizon": (1.0, HORIZON),
-        "rng": (rng, RNG), "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
+        "pull": (-0.5, REALS), "rng": (rng, RNG), "keep": (2, [NAN, 0, -1, 5, 1.5, "2"]),
     },
     "sde.solve": {
         "x0": (X, TOKENS), "beta": (1.0, BETA), "times": ([0.0, 0.1, 0.2], TIMES),
-        "steps": (4, [*WHOLE, 1]), "noise": ("common", NOISE), "rng": (rng, RNG),
+        "steps": (4, [*WHOLE, 1]), "pull": (-0.5, REALS), "noise": ("common", NOISE),
+        "rng": (rng, RNG),
     },
     "two_tokens.drift": {
         "r": (0.1, OVERLAPS), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
+        "pull": (-0.5, PULLS),
     },
     "two_tokens.diffusion": {
         "r": (0.1, OVERLAPS), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
     },
-    "two_tokens.critical_beta": {"d": (3, [*WHOLES, 1, 0])},
-    "two_tokens.lyapunov_exponents": {"beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0])},
+    "two_tokens.critical_beta": {"d": (3, [*WHOLES, 1, 0]), "pull": (0.5, [*PULLS, -0.1])},
+    "two_tokens.lyapunov_exponents": {
+        "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]), "pull": (-0.5, PULLS),
+    },
     "two_tokens.antipodal_probability": {
         "r0": (0.1, [*OVERLAPS, 1.0, -1.0]), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
+        "pull": (-0.5, PULLS),
     },
     "two_tokens.expected_overlap": {
         "r0": (0.1, [*OVERLAPS, 1.0, -1.0]), "t": (0.1, [NAN, INF, -0.1, "now", None, 1j]),
-        "beta": (1.0, BETA), "d": (3, DIMENSION),
+        "beta": (1.0, BETA), "d": (3, DIMENSION), "pull": (-0.5, REALS),
     },
     "two_tokens.simulate": {
         "r0": (0.1, [*OVERLAPS, 1.0, -1.0, [0.1, 0.2]]), "beta": (1.0, BETA), "d": (3, DIMENSION),
-        "times": ([0.0, 0.1], TIMES), "paths": (3, WHOLE), "rng": (rng, RNG),
+        "times": ([0.0, 0.1], TIMES), "pull": (-0.5, REALS), "paths": (3, WHOLE),
+        "rng": (rng, RNG),
     },
     "two_clusters.drift": {
         "r": (0.1, OVERLAPS), "sizes": ((1, 2), SIZES), "beta": (1.0, BETAS), "d": (3, DIMENSION),

@@ -15,10 +15,10 @@ def overlaps(x):
     return x @ np.swapaxes(x, -1, -2)
 
 
-def plain_layer(x, beta, h, v):
-    """x_i <- N(x_i + sqrt(h) V y_i), one token at a time."""
+def plain_layer(x, beta, h, v, pull=0.0):
+    """x_i <- N(x_i + h a y_i + sqrt(h) V y_i), one token at a time."""
     y = attention.weights(x, beta) @ x
-    moved = [x[i] + np.sqrt(h) * v @ y[i] for i in range(len(x))]
+    moved = [x[i] + h * pull * y[i] + np.sqrt(h) * v @ y[i] for i in range(len(x))]
     return np.array([m / np.linalg.norm(m) for m in moved])
 
 
@@ -31,17 +31,17 @@ def same_law(a, b, level):
     )
 
 
+@pytest.mark.parametrize("pull", [0.0, -0.7, 40.0])
 @pytest.mark.parametrize("entries", ["gaussian", "rademacher", "uniform"])
-def test_a_layer_written_out_plainly(entries):
+def test_a_layer_written_out_plainly(entries, pull):
     n, d, beta, depth, horizon = 3, 4, 1.3, 6, 2.0
     x0 = sphere.uniform(n, d, rng=np.random.default_rng(1), batch=(2,))
-    found = layers.forward(
-        x0, beta, depth, horizon=horizon, entries=entries, rng=np.random.default_rng(5), keep=depth
-    )
+    options = {"horizon": horizon, "entries": entries, "keep": depth}
+    found = layers.forward(x0, beta, depth, pull=pull, rng=np.random.default_rng(5), **options)
     rng, x = np.random.default_rng(5), x0
     for layer in range(depth):
         v = layers._draw((2, d, d), entries, x.dtype, rng)
-        x = np.array([plain_layer(x[b], beta, horizon / depth, v[b]) for b in range(2)])
+        x = np.array([plain_layer(x[b], beta, horizon / depth, v[b], pull) for b in range(2)])
         np.testing.assert_allclose(found[layer], x, atol=1e-13)
 
 
@@ -103,15 +103,57 @@ def test_the_overlap_chain_is_the_layers(n, d, beta):
     assert not same_law(full, other, level=1e-4)
 
 
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (3, 9), (4, 3)])
+def test_the_overlap_chain_with_a_pull_is_the_layers(n, d):
+    # level 1e-4, fixed beforehand
+    rng, runs, beta, pull = np.random.default_rng(n + d), 3000, 1.2, 3.0
+    x0 = np.tile(sphere.uniform(n, d, rng=rng), (runs, 1, 1))
+    full = overlaps(layers.forward(x0, beta, 3, horizon=0.3, pull=pull, rng=rng))
+    chain = layers.overlap_chain(overlaps(x0), beta, d, 3, horizon=0.3, pull=pull, rng=rng)
+    assert same_law(full, chain, level=1e-4)
+    # the control: a push of the same strength
+    other = layers.overlap_chain(overlaps(x0), beta, d, 3, horizon=0.3, pull=-pull, rng=rng)
+    assert not same_law(full, other, level=1e-4)
+
+
+def test_a_strong_pull_is_the_flow():
+    # variance s^2 at horizon T is pull 1/s^2 at horizon s^2 T; without noise it is the flow
+    x0 = sphere.uniform(4, 3, rng=np.random.default_rng(2), batch=(3,))
+    small = 1e-10
+    drawn = {"horizon": 1.5 * small, "pull": 1 / small, "rng": np.random.default_rng(1)}
+    none = layers.forward(x0, 2.0, 50, horizon=1.5, noise="none", rng=np.random.default_rng(1))
+    for noise in ("common", "independent"):
+        x = layers.forward(x0, 2.0, 50, noise=noise, **drawn)
+        np.testing.assert_allclose(x, none, atol=2e-4)
+    g = layers.overlap_chain(overlaps(x0), 2.0, 3, 50, **drawn)
+    np.testing.assert_allclose(g, overlaps(none), atol=4e-4)
+
+
+def test_order_1_in_the_depth_with_a_pull():
+    """As without one; the bound is 4.5 sigma and a term of order 2."""
+    runs, beta, d, pull = 40_000, 1.5, 4, 2.0
+    g0 = np.tile(np.eye(2), (runs, 1, 1))
+    exact = two_tokens.expected_overlap(0.0, 0.5, beta, d, pull=pull)
+    error, sigma = {}, {}
+    for depth in (8, 16):
+        rng = np.random.default_rng(depth)
+        r = layers.overlap_chain(g0, beta, d, depth, horizon=0.5, pull=pull, rng=rng)[:, 0, 1]
+        error[depth], sigma[depth] = r.mean() - exact, r.std() / np.sqrt(runs)
+    spread = np.hypot(sigma[8], 2 * sigma[16])
+    assert abs(error[8] - 2 * error[16]) < 4.5 * spread + 0.1 * abs(error[8])
+    assert abs(error[16]) < 0.02
+
+
+@pytest.mark.parametrize("pull", [0.0, 5.0])
 @pytest.mark.parametrize("d", [2, 3, 4, 500])
 @pytest.mark.parametrize("beta", [0.0, 2.0, 1e4])
-def test_two_tokens_written_out_are_the_general_step(d, beta):
+def test_two_tokens_written_out_are_the_general_step(d, beta, pull):
     r = np.random.default_rng(1).uniform(-1, 1, 500)
     r[:2] = 1, -1
     gram = np.ones((500, 2, 2))
     gram[:, 0, 1] = gram[:, 1, 0] = r
-    written_out = layers._pair_step(gram, beta, d, 0.01, np.random.default_rng(2))
-    general = layers._overlap_step(gram, beta, d, 0.01, np.random.default_rng(2))
+    written_out = layers._pair_step(gram, beta, d, 0.01, np.random.default_rng(2), pull)
+    general = layers._overlap_step(gram, beta, d, 0.01, np.random.default_rng(2), pull)
     np.testing.assert_allclose(written_out, general, atol=2e-15)
 
 
@@ -239,6 +281,8 @@ def test_ties_are_kept_exactly(d):
     ends = layers.forward([a, -a, -b, b, a, -a], 0.1, 300, horizon=50.0, rng=rng)
     np.testing.assert_array_equal(ends[[0, 2]], -ends[[1, 3]])
     np.testing.assert_array_equal(ends[4:], ends[:2])
+    ends = layers.forward([a, -a], 0.1, 300, horizon=5.0, pull=3.0, rng=rng)
+    np.testing.assert_array_equal(ends[0], -ends[1])
     # unequal groups are not invariant: they leave the antipode
     x0 = np.stack([a, a, -a])
     left = layers.forward(x0, 0.1, 300, horizon=3.0, rng=rng)
@@ -343,6 +387,10 @@ BAD = [
     (lambda: layers.forward(X, 1.0, 0, rng=RNG), "depth must be a whole number >= 1, got 0"),
     (lambda: layers.forward(X, 1.0, 3, horizon=-1, rng=RNG), "horizon must be .* got -1"),
     (lambda: layers.forward(X, 1.0, 3, noise="white", rng=RNG), "noise must be one of"),
+    (
+        lambda: layers.forward(X, 1.0, 3, noise="none", pull=2.0, rng=RNG),
+        'pull must be 0 with noise="none", where V = I, got 2',
+    ),
     (lambda: layers.forward(X, 1.0, 3, entries="cauchy", rng=RNG), "entries must be one of"),
     (lambda: layers.forward(X, 1.0, 3, keep=4, rng=RNG), "keep must be at most depth = 3, got 4"),
     (lambda: layers.forward(X, 1.0, 3, rng=1), "rng must be a numpy.random.Generator"),

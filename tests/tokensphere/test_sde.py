@@ -40,13 +40,13 @@ class Points:
         return first.reshape(shape)
 
 
-def one_step(x, weights, beta, h, noise):
+def one_step(x, weights, beta, h, noise, pull=0.0):
     """All outcomes of a step from each of the weighted states ``x``, and their weights."""
     n, d = x.shape[1:]
     points, point_weights = cubature(2 * d * d if noise == "common" else 2 * n * d)
     step = {"common": sde._common, "independent": sde._independent}[noise]
     rng = Points(np.tile(points, (len(x), 1)))
-    moved = step(np.repeat(x, len(points), axis=0), beta, h, rng)
+    moved = step(np.repeat(x, len(points), axis=0), beta, h, rng, pull)
     return moved, np.outer(weights, point_weights).ravel()
 
 
@@ -61,15 +61,15 @@ def pair(r, d):
     return x
 
 
-@pytest.mark.parametrize("d", [2, 3, 4])
-def test_weak_order_2_against_the_exact_expectation(d):
+@pytest.mark.parametrize(("d", "pull"), [(2, 0.0), (3, 0.0), (4, 0.0), (3, 2.0)])
+def test_weak_order_2_against_the_exact_expectation(d, pull):
     """The error of E[r] after one step falls like h^3."""
     r0, beta = -0.3, 1.5
     errors = []
     for h in (0.05, 0.025, 0.0125):
-        x, weights = one_step(pair(r0, d), np.ones(1), beta, h, "common")
+        x, weights = one_step(pair(r0, d), np.ones(1), beta, h, "common", pull)
         mean = weights @ overlaps(x)[:, 0, 1]
-        errors.append(mean - two_tokens.expected_overlap(r0, h, beta, d))
+        errors.append(mean - two_tokens.expected_overlap(r0, h, beta, d, pull=pull))
     orders = np.log2(np.abs(np.divide(errors[:-1], errors[1:])))
     assert orders[-1] > 2.7
 
@@ -91,13 +91,17 @@ def test_weak_order_2_by_halving_the_step(noise):
     assert orders[-1] > 2.6
 
 
-@pytest.mark.parametrize(("n", "d", "beta"), [(2, 2, 0.0), (4, 2, 2.0), (3, 3, 0.7), (5, 3, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "d", "beta", "pull"),
+    [(2, 2, 0.0, 0.0), (4, 2, 2.0, 0.0), (3, 3, 0.7, 1.5), (5, 3, 1.0, 0.0)],
+)
 @pytest.mark.parametrize("noise", ["common", "independent"])
-def test_the_limit_is_the_ito_equation(n, d, beta, noise):
+def test_the_limit_is_the_ito_equation(n, d, beta, pull, noise):
     """The slopes at h = 0 of E[g] and E[g^2] are those that Ito's formula gives.
 
     dg_ij has drift (d - 2 + g^2) <y_i, y_j> - (d - 1)(|y_i|^2 + |y_j|^2) g / 2, without the
-    first term when the noises are independent; its squared noise is
+    first term when the noises are independent, and with a pull the change of the flow (<v_i, x_j>
+    + <x_i, v_j> for v_i = P_i y_i) times it; its squared noise is
     |P_i x_j|^2 |y_i|^2 + |P_j x_i|^2 |y_j|^2 + 2 <P_j x_i, P_i x_j> <y_i, y_j>.
     """
     x0 = sphere.uniform(n, d, rng=np.random.default_rng(n + d), batch=(1,))
@@ -108,6 +112,8 @@ def test_the_limit_is_the_ito_equation(n, d, beta, noise):
     h_matrix, common = y @ y.T, float(noise == "common")
     q = np.diag(h_matrix)
     drift = common * (d - 2 + g**2) * h_matrix - (d - 1) / 2 * np.add.outer(q, q) * g
+    v = y - np.einsum("ij,ij->i", x, y)[:, None] * x
+    drift = drift + pull * (v @ x.T + x @ v.T)
     squared = (1 - g**2) * np.add.outer(q, q) - 2 * common * g * (1 - g**2) * h_matrix
     off = ~np.eye(n, dtype=bool)
     for function, expected in (
@@ -116,7 +122,7 @@ def test_the_limit_is_the_ito_equation(n, d, beta, noise):
     ):
         slopes = []
         for h in (2e-3, 1e-3):
-            moved, weights = one_step(x0, np.ones(1), beta, h, noise)
+            moved, weights = one_step(x0, np.ones(1), beta, h, noise, pull)
             slopes.append(
                 (np.einsum("k,kij->ij", weights, function(overlaps(moved))) - function(g)) / h
             )
@@ -182,6 +188,15 @@ def test_no_noise_is_the_flow_with_order_5():
     ]
     assert np.log2(errors[1] / errors[2]) > 4.7
     assert errors[2] < 1e-6
+
+
+@pytest.mark.parametrize("noise", ["common", "independent"])
+def test_a_strong_pull_is_the_flow(noise):
+    x0 = sphere.uniform(4, 3, rng=np.random.default_rng(4))
+    exact = flow.solve(x0, 2.0, [0.0, 1.0], rtol=1e-11).tokens[-1]
+    small, rng = 1e-10, np.random.default_rng(1)
+    path = sde.solve(x0, 2.0, [0.0, small], steps=20, pull=1 / small, noise=noise, rng=rng)
+    np.testing.assert_allclose(path.tokens[-1], exact, atol=2e-4)
 
 
 def test_coincident_and_antipodal_tokens_stay_so():
@@ -263,6 +278,7 @@ BAD = [
         "steps must be at least one for every interval .*here 3, got 2",
     ),
     (lambda: sde.solve(X, 1.0, [0.0], steps=1, noise="white", rng=RNG), 'noise must be one of "c'),
+    (lambda: sde.solve(X, 1.0, [0.0], steps=1, noise="none", pull=-1, rng=RNG), "pull must be 0"),
     (lambda: sde.solve(X, 1.0, [0.0], steps=1, rng=None), "rng must be a numpy.random.Generator"),
     (lambda: sde.solve(X * np.nan, 1.0, [0.0], steps=1, rng=RNG), "x0 must be finite"),
 ]

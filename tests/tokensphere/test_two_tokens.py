@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.integrate import quad, solve_ivp
 from scipy.linalg import expm
 
-from tokensphere import _backward, two_tokens
+from tokensphere import _backward, attention, flow, two_tokens
 
 BETAS = st.one_of(st.floats(0, 10), st.sampled_from([0.0, 1e-8, 100.0, 1e4]))
 OVERLAPS = st.floats(-1 + 1e-12, 1 - 1e-12)
@@ -19,23 +19,30 @@ def plain_c(r, beta):
     return 0.5 / np.cosh(beta * (1 - r) / 2) ** 2
 
 
-def mass(start, end, beta, d):
+def pair(r):
+    return np.array([[1.0, 0.0], [r, np.sqrt(1 - r * r)]])
+
+
+def mass(start, end, beta, d, pull=0.0):
     """Integral of S'/S'(start) between two u, by an adaptive Runge-Kutta method."""
 
     def slope(u, y):
-        g = 1 / np.cosh(beta * (1 - np.tanh(u)))
-        return [np.tanh(u) + (d - 2) * g, np.exp(-y[0])]
+        z = beta * (1 - np.tanh(u))
+        inner = (d - 2 + pull * (1 + np.exp(-z))) / np.cosh(z)
+        return [np.tanh(u) + inner, np.exp(-y[0])]
 
     span = abs(end - start)
     found = solve_ivp(slope, (start, end), [0, 0], "DOP853", rtol=1e-12, atol=1e-14 * span)
     return abs(found.y[1, -1])
 
 
-def marched_probability(r0, beta, d):
+def marched_probability(r0, beta, d, pull=0.0):
     """The splitting probability from the scale density, marched away from u0 both ways."""
     u0 = np.arctanh(r0)
-    rate = 1 - (d - 2) / np.cosh(2 * beta)
-    up, down = mass(u0, u0 + 40, beta, d), mass(u0, u0 - 15 - 30 / rate, beta, d)
+    rate = 1 - (d - 2 + pull * (1 + np.exp(-2 * beta))) / np.cosh(2 * beta)
+    right = 15 + 30 / (d - 1 + 2 * pull)
+    up = mass(u0, u0 + right, beta, d, pull)
+    down = mass(u0, u0 - 15 - 30 / rate, beta, d, pull)
     return up / (up + down)
 
 
@@ -49,18 +56,32 @@ def test_coefficients_are_the_plain_formula(d):
     np.testing.assert_allclose(two_tokens.diffusion(r, beta, d), noise, atol=1e-14)
 
 
-@pytest.mark.parametrize(("beta", "d"), [(0.0, 2), (1.3, 3), (0.4, 9), (2.5, 30)])
-def test_exponents_are_the_slopes_at_the_ends(beta, d):
+@pytest.mark.parametrize("beta", [0.0, 0.8, 3.0])
+def test_the_pull_is_the_flow_of_attention(beta):
+    # drift(pull) - drift(0) = pull * dr/dt of the deterministic flow, from the tokens themselves
+    for r in (-0.9, -0.2, 0.5):
+        x = pair(r)
+        v = attention.velocity(x, beta)
+        change = v[0] @ x[1] + x[0] @ v[1]
+        added = two_tokens.drift(r, beta, 5, pull=-1.7) - two_tokens.drift(r, beta, 5)
+        assert added == pytest.approx(-1.7 * change, abs=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("beta", "d", "pull"),
+    [(0.0, 2, 0), (1.3, 3, 0), (0.4, 9, 0), (2.5, 30, 0), (0.7, 4, 3.0), (1.5, 6, -4.0)],
+)
+def test_exponents_are_the_slopes_at_the_ends(beta, d, pull):
     # d log(1 -+ r) by Ito's formula, a hair from each end
     eps = 1e-6
     near = {1: 1 - eps, -1: -1 + eps}
     rate = {
-        end: -end * two_tokens.drift(r, beta, d) / eps
+        end: -end * two_tokens.drift(r, beta, d, pull=pull) / eps
         - two_tokens.diffusion(r, beta, d) ** 2 / (2 * eps**2)
         for end, r in near.items()
     }
-    consensus, antipode = two_tokens.lyapunov_exponents(beta, d)
-    assert consensus == -(d - 1)
+    consensus, antipode = two_tokens.lyapunov_exponents(beta, d, pull=pull)
+    assert consensus == -(d - 1) - 2 * pull
     assert rate[1] == pytest.approx(consensus, abs=1e-4 * d)
     assert rate[-1] == pytest.approx(antipode, abs=1e-4 * d)
 
@@ -80,6 +101,18 @@ def test_critical_beta_values():
     values = [0, 0, 0.658479, 1.238944, 2.047033]
     np.testing.assert_allclose(two_tokens.critical_beta([2, 3, 4, 8, 32]), values, atol=5e-7)
     assert two_tokens.critical_beta(512) == pytest.approx(np.arccosh(510) / 2, rel=1e-15)
+
+
+def test_critical_beta_with_a_pull():
+    d, pull = np.array([2, 3, 4, 8, 64])[:, None], np.array([0.6, 1.0, 7.5, 1e3])
+    beta = two_tokens.critical_beta(d, pull=pull)
+    # the root of cosh 2b = d - 2 + g (1 + exp(-2b)), by substitution
+    gap = np.cosh(2 * beta) - (d - 2) - pull * (1 + np.exp(-2 * beta))
+    np.testing.assert_allclose(gap / np.cosh(2 * beta), 0, atol=1e-13)
+    np.testing.assert_allclose(two_tokens.lyapunov_exponents(beta, d, pull=pull)[1], 0, atol=1e-12)
+    # in d = 2 a pull up to 1/2 is too weak at every beta
+    np.testing.assert_array_equal(two_tokens.critical_beta(2, pull=[0.0, 0.3, 0.5]), 0)
+    assert two_tokens.lyapunov_exponents(0.0, 2, pull=0.5)[1] == 0
 
 
 def test_exponents_keep_their_digits():
@@ -114,6 +147,52 @@ def test_d_2_is_arccos_over_pi_whatever_beta(beta):
 def test_antipodal_probability_against_marching(r0, beta, d):
     expected = marched_probability(r0, beta, d)
     assert two_tokens.antipodal_probability(r0, beta, d) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("r0", "beta", "d", "pull"),
+    [
+        (0.0, 2.0, 3, 1.0),
+        (0.0, 1.0, 2, 0.4),
+        (-0.6, 3.0, 8, 20.0),
+        (0.3, 2.0, 3, -0.9),
+        (0.0, 2.5, 12, -5.2),
+        (-0.8, 2.5, 30, -14.3),
+    ],
+)
+def test_antipodal_probability_with_a_pull_against_marching(r0, beta, d, pull):
+    expected = marched_probability(r0, beta, d, pull)
+    found = two_tokens.antipodal_probability(r0, beta, d, pull=pull)
+    assert found == pytest.approx(expected, rel=1e-9)
+    # a control: the pull counted half
+    assert two_tokens.antipodal_probability(r0, beta, d, pull=pull / 2) != pytest.approx(
+        expected, rel=1e-3
+    )
+
+
+def test_antipodal_probability_in_all_four_phases():
+    # (beta, d, pull): only consensus, both, only the antipode, neither
+    cases = [(1.0, 8, 0.0), (3.0, 8, 0.0), (3.0, 8, -4.0), (0.8, 32, -16.0)]
+    signs = [
+        tuple(bool(rate < 0) for rate in two_tokens.lyapunov_exponents(b, d, pull=g))
+        for b, d, g in cases
+    ]
+    assert signs == [(True, False), (True, True), (False, True), (False, False)]
+    p = [two_tokens.antipodal_probability(0.0, b, d, pull=g) for b, d, g in cases]
+    assert p[0] == 0
+    assert 0 < p[1] < 1
+    assert p[2] == 1
+    assert p[3] == 0
+
+
+def test_the_probability_falls_with_the_pull():
+    p = two_tokens.antipodal_probability(0.0, 2.0, 3, pull=np.linspace(-0.999, 12, 60))
+    assert (np.diff(p) < 0).all()
+    assert p[0] > 0.9
+    np.testing.assert_array_equal(
+        two_tokens.antipodal_probability(0.2, 2.0, [3, 4], pull=0.0),
+        two_tokens.antipodal_probability(0.2, 2.0, [3, 4]),
+    )
 
 
 def test_antipodal_probability_values():
@@ -196,7 +275,7 @@ def test_expected_overlap_values():
     assert two_tokens.expected_overlap(-0.3, 1.0, 1.0, 8) == pytest.approx(0.824893, abs=5e-7)
 
 
-def chebyshev_overlap(r0, t, beta, d, size=220):
+def chebyshev_overlap(r0, t, beta, d, pull=0.0, size=220):
     """E[r_t] by Chebyshev collocation in r itself and a dense matrix exponential."""
     j = np.arange(size + 1)
     r = np.cos(np.pi * j / size)
@@ -204,9 +283,8 @@ def chebyshev_overlap(r0, t, beta, d, size=220):
     gap = r[:, None] - r[None, :] + np.eye(size + 1)
     first = np.outer(c, 1 / c) / gap
     first -= np.diag(first.sum(axis=1))
-    generator = two_tokens.drift(r, beta, d)[:, None] * first + two_tokens.diffusion(r, beta, d)[
-        :, None
-    ] ** 2 / 2 * (first @ first)
+    drift, diffusion = two_tokens.drift(r, beta, d, pull=pull), two_tokens.diffusion(r, beta, d)
+    generator = drift[:, None] * first + diffusion[:, None] ** 2 / 2 * (first @ first)
     v = expm(t * generator) @ r
     gaps = r0 - r
     weights = 1 / (gaps * c)
@@ -214,12 +292,28 @@ def chebyshev_overlap(r0, t, beta, d, size=220):
 
 
 @pytest.mark.parametrize(
-    ("r0", "t", "beta", "d"),
-    [(0.1, 1.0, 1.5, 4), (-0.31, 0.5, 1.0, 8), (0.7, 0.7, 3.0, 2), (-0.9, 0.2, 0.0, 20)],
+    ("r0", "t", "beta", "d", "pull"),
+    [
+        (0.1, 1.0, 1.5, 4, 0.0),
+        (-0.31, 0.5, 1.0, 8, 0.0),
+        (0.7, 0.7, 3.0, 2, 0.0),
+        (-0.9, 0.2, 0.0, 20, 0.0),
+        (0.1, 0.6, 1.5, 4, 2.0),
+        (0.6, 0.6, 1.5, 4, -3.0),
+        (0.3, 0.15, 0.8, 12, -8.0),
+    ],
 )
-def test_expected_overlap_against_collocation_in_r(r0, t, beta, d):
-    expected = chebyshev_overlap(r0, t, beta, d)
-    assert two_tokens.expected_overlap(r0, t, beta, d) == pytest.approx(expected, abs=2e-7)
+def test_expected_overlap_against_collocation_in_r(r0, t, beta, d, pull):
+    expected = chebyshev_overlap(r0, t, beta, d, pull)
+    found = two_tokens.expected_overlap(r0, t, beta, d, pull=pull)
+    assert found == pytest.approx(expected, abs=2e-7)
+
+
+def test_a_push_is_followed_for_long():
+    # consensus repels: the antipode wins in the end, however near to 1 the start
+    r = two_tokens.expected_overlap(0.999999, [4.0, 40.0], 2.0, 3, pull=-2.0)
+    assert r[0] > -0.99
+    assert r[1] == pytest.approx(-1, abs=5e-3)
 
 
 @pytest.mark.parametrize(("beta", "d"), [(2.0, 3), (3.0, 8), (0.7, 2)])
@@ -251,8 +345,11 @@ def test_expected_overlap_of_many_at_once():
     assert together[1, 2] == pytest.approx(alone, abs=1e-10)
 
 
-@pytest.mark.parametrize(("u", "beta", "d"), [(0.2, 1.5, 4), (-0.6, 3.0, 2), (1.0, 2.0, 12)])
-def test_simulation_has_weak_order_2(u, beta, d):
+@pytest.mark.parametrize(
+    ("u", "beta", "d", "pull"),
+    [(0.2, 1.5, 4, 0.0), (-0.6, 3.0, 2, 0.0), (1.0, 2.0, 12, 0.0), (0.2, 1.5, 4, -2.0)],
+)
+def test_simulation_has_weak_order_2(u, beta, d, pull):
     """The error of the mean after one step, by Gauss-Hermite quadrature, falls like h^3."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
 
@@ -262,9 +359,9 @@ def test_simulation_has_weak_order_2(u, beta, d):
 
     def error(h):
         start = np.full(nodes.size, u)
-        moved = np.tanh(two_tokens._platen_step(start, beta, d, h, Nodes()))
+        moved = np.tanh(two_tokens._platen_step(start, beta, d, h, Nodes(), pull))
         mean = weights @ moved / weights.sum()
-        return mean - two_tokens.expected_overlap(np.tanh(u), h, beta, d)
+        return mean - two_tokens.expected_overlap(np.tanh(u), h, beta, d, pull=pull)
 
     h = np.array([1 / 8, 1 / 16, 1 / 32]) / np.sqrt(d)
     errors = np.array([error(x) for x in h])
@@ -313,7 +410,20 @@ def test_simulation_starts_path_by_path():
     assert (np.abs(r) <= 1).all()
 
 
+def test_a_strong_pull_is_the_flow():
+    # noise of strength s for time t is pull 1/s^2 for time s^2 t; the flow has no noise at all
+    beta, small, t = 1.0, 1e-8, 1.5
+    x = flow.solve(pair(-0.4), beta, [0.0, t], rtol=1e-11).tokens[-1]
+    rng = np.random.default_rng(4)
+    r = two_tokens.simulate(-0.4, beta, 3, [0.0, small * t], pull=1 / small, paths=20, rng=rng)
+    np.testing.assert_allclose(r[1], x[0] @ x[1], atol=5 * np.sqrt(small * t) + 2e-2)
+    expected = two_tokens.expected_overlap(-0.4, 1e-3 * t, beta, 3, pull=1e3)
+    assert expected == pytest.approx(x[0] @ x[1], abs=5e-3)
+
+
 BAD = [
+    (lambda: two_tokens.critical_beta(3, pull=-0.1), "pull must be >= 0, got .*-0.1"),
+    (lambda: two_tokens.simulate(0.0, 1.0, 3, [0.0], pull=np.nan, paths=1, rng=None), "pull must"),
     (lambda: two_tokens.drift(1.1, 1.0, 3), "r must satisfy -1 <= r <= 1, got .*1.1"),
     (lambda: two_tokens.drift(np.nan, 1.0, 3), "r must be finite"),
     (lambda: two_tokens.diffusion(0.0, -1.0, 3), "beta must be >= 0, got .*-1"),
