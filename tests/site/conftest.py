@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,18 @@ def _fake_book(root: Path) -> Any:
     book = fake.FakeBook(root)
     book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
     book.add("ledger", fake.LEDGER, "after: all")
+    _add_playground(book)
     return book
+
+
+def _add_playground(book: Any) -> None:
+    """Add the book's own playground, and empty pages for the chapters that it names."""
+    text = (REPOSITORY / "book" / "playground.md").read_text(encoding="utf-8")
+    for name in sorted(set(re.findall(r"<(\w+/\w+)>`", text))):
+        book.add(name, f"# {name}\n\n## Nothing\n\nText.\n", plain=True)
+    book.add("playground", text, plain=True)
+    place = Path("book", "_static", "playground")
+    shutil.copytree(REPOSITORY / place, book.root / place)
 
 
 @pytest.fixture(scope="session")
@@ -52,15 +64,21 @@ def small_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def small_site(small_book: Path) -> Path:
+    """The built site of the small book."""
+    return _build(small_book)
+
+
 @pytest.fixture(scope="session", params=["small", "book"])
-def site(request: pytest.FixtureRequest, small_book: Path) -> Path:
+def site(request: pytest.FixtureRequest, small_site: Path) -> Path:
     """The folder of a built site.
 
     If the book was built and is current, it is looked at as it is. Otherwise it is built from
     a copy with the quick profile, so that a reader's own site is left alone.
     """
     if request.param == "small":
-        return _build(small_book)
+        return small_site
     if not (REPOSITORY / "_toc.yml").is_file():
         pytest.skip("there is no book here")
     if is_current(REPOSITORY):
