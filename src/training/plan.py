@@ -1,0 +1,100 @@
+"""What is trained: cases, each a model, a protocol and a budget, with seeds and learning rates.
+
+Fixed before any test accuracy was looked at: the validation accuracies of a pilot (one seed, six
+protocols) set the budgets and where the search for a rate begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from training.protocols import IDENTITY, REFERENCE, SHARED, SILENT, TIED, Protocol, Shape
+from training.train import Budget
+
+BRIEF = Budget(epochs=6, every=3)
+SHORT = Budget(epochs=12, every=6)
+LONG = Budget(epochs=48, every=12)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model under one protocol with one budget.
+
+    ``rate_of`` names the case whose tuned rate is taken; by default the case tunes its own.
+    """
+
+    name: str
+    protocol: Protocol
+    budget: Budget
+    shape: Shape = field(default_factory=Shape)
+    rate_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cases in the order of their training, final seeds, and seeds and first rates for tuning."""
+
+    cases: tuple[Case, ...]
+    seeds: tuple[int, ...] = tuple(range(8))
+    tuning_seeds: tuple[int, ...] = (100, 101)
+    first_rates: tuple[float, float] = (0.01, 0.02)
+    names: dict[str, Case] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        names = {case.name: case for case in self.cases}
+        if len(names) != len(self.cases):
+            raise ValueError("cases must have different names")
+        object.__setattr__(self, "names", names)
+
+    def __getitem__(self, name: str) -> Case:
+        if name not in self.names:
+            raise ValueError(f"name must be one of {', '.join(self.names)}, got {name!r}")
+        return self.names[name]
+
+
+def _paper() -> tuple[Case, ...]:
+    root = Shape().width ** 0.5  # η²/d = 1: entries of unit variance
+    main = {
+        "reference": REFERENCE,
+        "silent": SILENT,
+        "tied": TIED,
+        "shared": SHARED,
+        "identity": IDENTITY,
+        "half": Protocol("scaled", 0.5),
+        "double": Protocol("scaled", 2.0),
+        "unit": Protocol("scaled", root),
+        "mean-0": Protocol("mean", 0.0),
+        "mean-half": Protocol("mean", 0.5),
+    }
+    frozen = {
+        "frozen-reference": Protocol("scaled", frozen=True),
+        "frozen-shared": Protocol("mixed", 0.0, frozen=True),
+        "frozen-identity": Protocol("identity", frozen=True),
+    }
+    three, four = ("reference", "silent", "tied"), ("reference", "silent", "tied", "identity")
+    cases = [Case(name, protocol, SHORT) for name, protocol in main.items()]
+    cases += [Case(f"long-{name}", main[name], LONG, rate_of=name) for name in four]
+    cases += [Case(name, protocol, SHORT) for name, protocol in frozen.items()]
+    cases += [
+        Case(f"depth-{depth}-{name}", main[name], BRIEF, Shape(depth=depth), rate_of=name)
+        for depth in (8, 32, 64)
+        for name in three
+    ]
+    for kind, shape in (("sharp", Shape(beta=4.0)), ("usual", Shape(model="usual"))):
+        cases += [Case(f"{kind}-{name}", main[name], SHORT, shape) for name in three]
+    return tuple(cases)
+
+
+def _quick() -> tuple[Case, ...]:
+    shape, budget = Shape(depth=2, width=8), Budget(epochs=2, every=1, train=200)
+    return tuple(
+        Case(name, protocol, budget, shape)
+        for name, protocol in {"reference": REFERENCE, "silent": SILENT, "tied": TIED}.items()
+    )
+
+
+PROFILES = {
+    "quick": Plan(_quick(), seeds=(0, 1), tuning_seeds=(100,)),
+    "paper": Plan(_paper()),
+    "large": Plan(_paper(), seeds=tuple(range(32)), tuning_seeds=tuple(range(100, 108))),
+}
