@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from companion import _session
 from companion.book import find_root, open_book
 from companion.errors import Failed, Problem
 
@@ -22,6 +23,17 @@ _PROFILE = click.option(
     metavar="NAME",
     show_default=True,
     help="paper: the papers' own sizes; quick: for tests; large: needs many cores.",
+)
+_WORKERS = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes for the ensembles of a chapter.  [default: 1]",
+)
+_SCHEDULER = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="A Dask scheduler for the ensembles, such as tcp://10.0.0.1:8786.",
 )
 _TIMEOUT = click.option(
     "--timeout",
@@ -49,12 +61,17 @@ def cli(context: click.Context, root: Path | None) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Chapters at once.")
 @click.option("--force", is_flag=True, help="Execute everything again, changed or not.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first chapter that fails.")
+@_WORKERS
+@_SCHEDULER
 @_TIMEOUT
 @click.pass_obj
-def build(given: Path | None, /, **options: Any) -> None:
+def build(
+    given: Path | None, /, workers: int | None, scheduler: str | None, **options: Any
+) -> None:
     """Execute the chapters that changed and build the site."""
     from companion.build import build
 
+    _session.compute_on(workers, scheduler)
     page = build(find_root(given), **options)
     click.echo(f"The book is at {page}")
 
@@ -64,10 +81,18 @@ def build(given: Path | None, /, **options: Any) -> None:
 @click.option("-p", "values", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter.")
 @_PROFILE
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER", help="For results.")
+@_WORKERS
+@_SCHEDULER
 @_TIMEOUT
 @click.pass_obj
 def run(
-    given: Path | None, /, chapter: str, values: tuple[tuple[str, str], ...], **options: Any
+    given: Path | None,
+    /,
+    chapter: str,
+    values: tuple[tuple[str, str], ...],
+    workers: int | None,
+    scheduler: str | None,
+    **options: Any,
 ) -> None:
     """Execute one chapter with your own parameters.
 
@@ -77,6 +102,7 @@ def run(
     from companion.run import run
     from companion.source import value_from_text
 
+    _session.compute_on(workers, scheduler)
     own = {name: value_from_text(value) for name, value in values}
     place, claims = run(find_root(given), chapter, values=own, **options)
     for claim in claims:

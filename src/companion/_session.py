@@ -14,6 +14,8 @@ OUTPUT = "COMPANION_OUTPUT"  # folder for what the chapter stores
 INDEX = "COMPANION_INDEX"  # which executions of the other chapters belong to this build
 PARAMETERS = "COMPANION_PARAMETERS"  # the chapter's parameters, as JSON
 CHAPTER = "COMPANION_CHAPTER"
+WORKERS = "COMPANION_WORKERS"  # processes of an ensemble on this machine
+SCHEDULER = "COMPANION_SCHEDULER"  # address of a Dask scheduler, for every ensemble
 
 
 def building() -> bool:
@@ -28,6 +30,13 @@ def book_root(start: Path | None = None) -> Path | None:
         if (candidate / "_toc.yml").is_file():
             return candidate
     return None
+
+
+def compute_on(workers: int | None, scheduler: str | None) -> None:
+    """Let the ensembles of this process and its children compute there."""
+    for name, value in ((WORKERS, workers), (SCHEDULER, scheduler)):
+        if value is not None:
+            os.environ[name] = str(value)
 
 
 def parameters() -> dict[str, Any]:

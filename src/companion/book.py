@@ -57,11 +57,7 @@ class Book:
     @cached_property
     def code(self) -> str:
         """A hash of all that a chapter's numbers depend on beside its own text."""
-        digest = hashlib.sha256(platform.python_version().encode())
-        for path in _code_files(self.root):
-            digest.update(b"\0" + path.relative_to(self.root).as_posix().encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
+        return code_hash(self.root)
 
     def key(self, page: Page, overrides: dict[str, Any], others: Iterable[str] = ()) -> str:
         """Return the key of an execution; ``others`` are the keys it reads the results of."""
@@ -132,6 +128,15 @@ def _page_name(file: str) -> str:
     if not name.startswith("book/") or ".." in Path(name).parts:
         raise Problem(f"_toc.yml names {file!r}, which leaves the book's folder book/")
     return name.removeprefix("book/")
+
+
+def code_hash(root: Path) -> str:
+    """Return a hash of the book's packages, what they require, and the version of Python."""
+    digest = hashlib.sha256(platform.python_version().encode())
+    for path in _code_files(root):
+        digest.update(b"\0" + path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _code_files(root: Path) -> list[Path]:
