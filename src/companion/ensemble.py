@@ -8,7 +8,7 @@
 >>> ends.end.dims
 ('steps', 'drift', 'replicate')
 >>> float(ends.end.sel(steps=16, drift=1.0).mean("replicate").round(1))
-16.2
+15.4
 
 Every replicate has a generator of its own, made from the seed, the *values* of its parameters and
 its number. So the numbers are the same on one core or a hundred, in any order and batching, and
