@@ -52,7 +52,8 @@ def _add_playground(book: Any) -> None:
     """Add the book's own playground, and empty pages for the chapters that it names."""
     text = (REPOSITORY / "book" / "playground.md").read_text(encoding="utf-8")
     for name in sorted(set(re.findall(r"<(\w+/\w+)>`", text))):
-        book.add(name, f"# {name}\n\n## Nothing\n\nText.\n", plain=True)
+        title = name.split("/")[1].replace("_", " ")
+        book.add(name, f"# {title}\n\n## Nothing\n\nText.\n", plain=True)
     book.add("playground", text, plain=True)
     place = Path("book", "_static", "playground")
     shutil.copytree(REPOSITORY / place, book.root / place)

@@ -524,13 +524,16 @@
         else return;
         event.preventDefault();
       });
+      let held;
       this.stage.addEventListener("pointerdown", (event) => {
         this.stage.setPointerCapture(event.pointerId);
+        held = event;
       });
       this.stage.addEventListener("pointermove", (event) => {
         if (this.run.state.d !== 3 || !this.stage.hasPointerCapture(event.pointerId)) return;
         const radius = 0.45 * this.picture.clientWidth;
-        this.turn(event.movementX / radius, event.movementY / radius);
+        this.turn((event.clientX - held.clientX) / radius, (event.clientY - held.clientY) / radius);
+        held = event;
       });
     }
 
