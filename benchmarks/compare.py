@@ -5,6 +5,7 @@ Run: ``python benchmarks/compare.py``. How to read it: see README.md beside this
 
 from __future__ import annotations
 
+import itertools
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -76,6 +77,22 @@ def product_and_exponential(x: np.ndarray) -> object:
     return w @ x
 
 
+def products_through_the_factor() -> None:
+    """Print V Y both ways, over n, d and batch, in turns: which is chosen, and what that loses."""
+    print("V Y: n, d, batch; n d normals through a factor, or V whole; chosen / faster")
+    for n, d, batch in itertools.product((2, 8, 32, 128), (8, 32, 128, 512), (1, 30, 1000)):
+        if n > d or batch * d * d > 2e7:
+            continue
+        y = sphere.uniform(n, d, batch=(batch,), rng=rng)
+        draw = (
+            lambda y=y: layers._through_factor(y, rng),
+            lambda y=y: layers._with_whole_matrix(y, "gaussian", rng),
+        )
+        took = np.min([[seconds(work, at_least=0.02) for work in draw] for _ in range(4)], axis=0)
+        loss = took[0 if layers._factor_is_faster(batch, n, d) else 1] / took.min()
+        print(f"{n:5} {d:5} {batch:6} {took[0]:12.2e} s {took[1]:12.2e} s   x {loss:.2f}")
+
+
 def main() -> None:
     """Print all comparisons."""
     for n in (2_000, 20_000, 1_000_000):
@@ -123,6 +140,7 @@ def main() -> None:
         "the same, d 4096",
         lambda: layers.overlap_chain(gram, 1.0, 4096, 50, rng=rng),
     )
+    products_through_the_factor()
     beta, d = np.linspace(0, 6, 100)[:, None], np.arange(2, 102)
     start = time.perf_counter()
     two_tokens.antipodal_probability(0.0, beta, d)

@@ -296,10 +296,19 @@ def _common(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
     if entries == "gaussian" and n == 1:
         return _independent(y, entries, rng)
     if entries == "gaussian" and _factor_is_faster(batch, n, d):
-        # y = r^T q^T: V q is d x n independent normals. From y itself, not from y y^T, whose
-        # root would lose half of the digits of tokens that are about to merge.
-        r = np.linalg.qr(np.swapaxes(y, -1, -2), mode="r")
-        return np.swapaxes(r, -1, -2) @ rng.standard_normal(y.shape, dtype=y.dtype.type)
+        return _through_factor(y, rng)
+    return _with_whole_matrix(y, entries, rng)
+
+
+def _through_factor(y: Array, rng: np.random.Generator) -> Array:
+    # y = r^T q^T: V q is d x n independent normals. From y itself, not from y y^T, whose root
+    # would lose half of the digits of tokens that are about to merge.
+    r = np.linalg.qr(np.swapaxes(y, -1, -2), mode="r")
+    return np.swapaxes(r, -1, -2) @ rng.standard_normal(y.shape, dtype=y.dtype.type)
+
+
+def _with_whole_matrix(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
+    d = y.shape[-1]
     out = np.empty_like(y)
     for block in _blocks(len(y), d * d):
         v = _draw((len(y[block]), d, d), entries, y.dtype, rng)
@@ -324,7 +333,8 @@ def _independent(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
 
 def _factor_is_faster(batch: int, n: int, d: int) -> bool:
     """Where, as measured, QR factorisations cost less than the d^2 - n d normals they save."""
-    return d >= 12 and n * (4 if d <= 256 else 6) <= d and batch * d * (d - n) >= 4000
+    few = 8 * n <= (3 * d if d >= 12 else 2 * d)
+    return d >= 8 and few and batch * d * (d - n) >= 3000
 
 
 def _draw(
