@@ -133,7 +133,10 @@ def show(id: str) -> "Again":
 
 
 def gallery() -> "Again":
-    """Show all figures of the executed chapters, with links to where they were made."""
+    """Show all figures of the executed chapters, with links to where they were made.
+
+    The site shows their files; the notebook itself lists them, or it would hold them all twice.
+    """
     return Again(_all_figures(), gallery=True, missing=f"{FIRST_BUILD} all figures of the book.")
 
 
@@ -153,19 +156,25 @@ class Again(_session.Shown):
         return "\n".join(f"Figure {i['id']} ({i['chapter']}): {i['caption']}" for i in self.items)
 
     def _bundle(self) -> dict[str, Any]:
-        drawings = [_figure_html(i, i["drawing"], link=i["link"]) for i in self.items]
+        drawings = [_figure_html(i, self._drawing(i), link=i["link"]) for i in self.items]
         body = "".join(drawings) or f'<p class="companion-missing">{self._missing}</p>'
         return {"text/plain": repr(self), "text/html": body}
+
+    def _drawing(self, item: dict[str, Any]) -> str:
+        if self._gallery:
+            return ""
+        return _svg.inline(item["svg"].read_text("utf-8"), item["prefix"], item["alt"])
 
     def _metadata(self) -> dict[str, Any]:
         if not self.items:
             return super()._metadata()
-        items = [{k: item[k] for k in ("id", "caption", "link", "files")} for item in self.items]
+        keys = ("id", "caption", "alt", "link", "files")
+        items = [{key: item[key] for key in keys} for item in self.items]
         return {"companion": {"kind": "again", "gallery": self._gallery, "figures": items}}
 
 
 def _all_figures() -> list[dict[str, Any]]:
-    """Return every figure of the executed chapters, with its drawing and a link to it."""
+    """Return every figure of the executed chapters, with its file and a link to it."""
     root = _session.book_root()
     found: list[dict[str, Any]] = []
     for execution in store.executions(root).values() if root is not None else ():
@@ -173,11 +182,9 @@ def _all_figures() -> list[dict[str, Any]]:
         page = Path(os.path.relpath(root / "book" / execution.chapter, Path.cwd())).as_posix()
         for record in execution.figures():
             svg = execution.folder / "figures" / f"{record['id']}.svg"
-            drawing = _svg.inline(
-                svg.read_text("utf-8"), f"again{next(_times)}-{record['id']}", record["alt"]
-            )
+            prefix = f"again{next(_times)}-{record['id']}"
             link = f"{quote(page)}.html#fig-{record['id']}"
-            found.append({**record, "drawing": drawing, "link": link})
+            found.append({**record, "svg": svg, "prefix": prefix, "link": link})
     return found
 
 

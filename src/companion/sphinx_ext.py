@@ -3,6 +3,7 @@
 Add ``companion.sphinx_ext`` to the extensions. MyST-NB finds ``MimeRenderer`` by itself.
 """
 
+import html
 import json
 import re
 import shutil
@@ -67,9 +68,13 @@ class MimeRenderer:
         if record["kind"] == "figure":
             return [_figure(renderer, data, record, drawings[0])]
         if record["kind"] == "again":
-            pairs = zip(record["figures"], drawings, strict=True)
-            again = [node for pair in pairs for node in _again(renderer, data, *pair)]
             classes = ["companion-gallery"] if record["gallery"] else []
+            if record["gallery"]:
+                shown = [_thumbnail(figure) for figure in record["figures"]]
+            else:
+                shown = [_drawing(drawing) for drawing in drawings]
+            pairs = zip(record["figures"], shown, strict=True)
+            again = [node for pair in pairs for node in _again(renderer, data, *pair)]
             return [nodes.container("", *again, classes=classes)]
         # Without MyST-NB's own class, whose background in the dark theme is a light one.
         return [nodes.raw("", data.string, format="html")]
@@ -93,13 +98,13 @@ def _figure(renderer: Any, data: Any, record: dict[str, Any], drawing: str) -> n
 
 
 def _again(
-    renderer: Any, data: Any, record: dict[str, Any], drawing: str
+    renderer: Any, data: Any, record: dict[str, Any], drawing: nodes.raw
 ) -> tuple[nodes.Node, ...]:
     """Build a figure without a number: it has one where it was made."""
     chapter = nodes.reference("", "from the chapter", refuri=record["link"], internal=True)
     return (
         nodes.raw("", '<figure class="companion-figure">', format="html"),
-        _drawing(drawing),
+        drawing,
         nodes.raw("", "<figcaption>", format="html"),
         _parsed(renderer, data, record["caption"], nodes.paragraph(record["caption"])),
         _links(record, chapter),
@@ -109,6 +114,15 @@ def _again(
 
 def _drawing(svg: str) -> nodes.raw:
     return nodes.raw("", f'<div class="companion-drawing">{svg}</div>', format="html")
+
+
+def _thumbnail(record: dict[str, Any]) -> nodes.raw:
+    """Show the figure's file; its address is completed when the page is known."""
+    image = (
+        f'<div class="companion-drawing"><img src="{{to_root}}_static/figures/{record["id"]}.svg" '
+        f'alt="{html.escape(record["alt"])}" loading="lazy"></div>'
+    )
+    return nodes.raw("", image, format="html", companion_file=True)
 
 
 def _parsed(renderer: Any, data: Any, text: str, into: Any) -> Any:
@@ -143,6 +157,9 @@ class FileLinks(SphinxPostTransform):
         for link in list(self.document.findall(nodes.reference)):
             if link.get("companion_file"):
                 link["refuri"] = "../" * depth + link["refuri"]
+        for image in list(self.document.findall(nodes.raw)):
+            if image.get("companion_file"):
+                image.children = [nodes.Text(image.astext().replace("{to_root}", "../" * depth))]
 
 
 def name_code_cells(app: Sphinx, document: nodes.document) -> None:

@@ -112,6 +112,14 @@ figures.show("parabola")
 
 figures.gallery()
 ```
+
+```{code-cell} ipython3
+:tags: [remove-input]
+
+from companion import status
+
+status.table()
+```
 """
 
 CONFIG = """title: A small book

@@ -90,9 +90,9 @@ def test_every_figure_has_number_caption_words_and_files(site: Path) -> None:
     for page in pages(site):
         for figure in parsed(page).select("figure.companion-figure"):
             seen += 1
-            drawing = figure.select_one("svg[role=img]")
+            drawing = figure.select_one("svg[role=img], img")
             assert drawing is not None
-            assert str(drawing["aria-label"]).strip()
+            assert str(drawing.get("aria-label") or drawing["alt"]).strip()
             assert figure.select_one("figcaption").get_text(strip=True)
             links = {a.get_text() for a in figure.select(".companion-links a")}
             assert {"SVG", "PDF"} <= links
@@ -141,3 +141,18 @@ def test_jupyter_book_alone_builds_it_too(small_book: Path) -> None:
     page = small_book / "alone" / "_build" / "html" / "book" / "part one" / "demo.html"
     assert 'id="fig-parabola"' in page.read_text()
     assert 'id="claim-mean-of-square"' in page.read_text()
+
+
+def test_the_gallery_shows_files_and_the_status_names_the_chapter(small_site: Path) -> None:
+    page = parsed(small_site / "book" / "ledger.html")
+    pictures = page.select(".companion-gallery img")
+    assert pictures
+    assert all(str(p["src"]) == "../_static/figures/parabola.svg" for p in pictures[:1])
+    row = page.select_one(".companion-status tbody tr")
+    assert row is not None
+    assert row.select_one("a")["href"] == "part%20one/demo.html"
+    cells = [cell.get_text() for cell in row.select("td")]
+    assert cells[0] == "part one/demo"
+    assert cells[2] == "quick"
+    assert int(cells[4]) >= 1
+    assert int(cells[5]) >= 1
