@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from companion.book import Book
+from companion.exercises import as_cells
 
 _OPENING = re.compile(r" {0,3}(`{3,}|:{3,})\s*\{(solution|solution-start|solution-end)\}")
 
@@ -16,7 +17,8 @@ def write_notebooks(book: Book, output: Path, *, solutions: bool) -> list[Path]:
 
     written = []
     for page in book.chapters:
-        text = page.text if solutions else without_solutions(page.text)
+        text = as_cells(page.text, solutions=solutions)
+        text = text if solutions else without_solutions(text)
         notebook = jupytext.reads(text, fmt="md:myst")
         if not solutions:
             notebook.cells = [cell for cell in notebook.cells if not _is_solution(cell)]
