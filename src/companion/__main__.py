@@ -167,16 +167,18 @@ def figures(given: Path | None, kinds: tuple[str, ...], output: Path | None) -> 
 
 @cli.command()
 @click.option("--solutions/--no-solutions", default=True, show_default=True)
+@click.option("--executed", is_flag=True, help="Those of the last build, with all results.")
+@click.option("--repository", metavar="URL", help="A first cell installs the book from there.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="FOLDER")
 @click.pass_obj
-def notebooks(given: Path | None, solutions: bool, output: Path | None) -> None:
+def notebooks(given: Path | None, /, output: Path | None, **options: Any) -> None:
     """Write the chapters as plain .ipynb, with or without the solutions of the exercises."""
     from companion import store
     from companion.notebooks import write_notebooks
 
     root = find_root(given)
     place = output or store.build_folder(root) / "notebooks"
-    written = write_notebooks(open_book(root), place, solutions=solutions)
+    written = write_notebooks(open_book(root), place, **options)
     click.echo(f"{len(written)} notebook(s) are in {place}")
 
 

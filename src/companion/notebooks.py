@@ -4,24 +4,42 @@ import re
 from pathlib import Path
 from typing import Any
 
+from companion import store
 from companion.book import Book
-from companion.exercises import as_cells
+from companion.errors import Problem
+from companion.exercises import as_cells, exercises
+from companion.source import Page
+from companion.store import Execution
 
 _OPENING = re.compile(r" {0,3}(`{3,}|:{3,})\s*\{(solution|solution-start|solution-end)\}")
 
 
-def write_notebooks(book: Book, output: Path, *, solutions: bool) -> list[Path]:
-    """Write every chapter as an .ipynb below ``output`` and return the files."""
-    import jupytext
+def write_notebooks(
+    book: Book,
+    output: Path,
+    *,
+    solutions: bool = True,
+    executed: bool = False,
+    repository: str | None = None,
+) -> list[Path]:
+    """Write every chapter as an .ipynb below ``output`` and return the files.
+
+    ``executed`` takes the notebooks of the last build, with what they show; otherwise they are
+    made from the chapters' text, without. ``repository``, an address that git can clone, gives
+    them a first cell that installs the book's packages from there where they are missing.
+    """
     import nbformat
 
+    found = store.executions(book.root) if executed else {}
     written = []
     for page in book.chapters:
-        text = as_cells(page.text, solutions=solutions)
-        text = text if solutions else without_solutions(text)
-        notebook = jupytext.reads(text, fmt="md:myst")
+        if executed and page.name not in found:
+            raise Problem(f"chapter {page.name} was not executed yet; run `companion build` first")
+        notebook = _executed(found[page.name]) if executed else _plain(page, solutions)
         if not solutions:
             notebook.cells = [cell for cell in notebook.cells if not _is_solution(cell)]
+        if repository:
+            notebook.cells.insert(0, _installing(repository))
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
         path = output / f"{page.name}.ipynb"
@@ -29,6 +47,41 @@ def write_notebooks(book: Book, output: Path, *, solutions: bool) -> list[Path]:
         path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
         written.append(path)
     return written
+
+
+def _plain(page: Page, solutions: bool) -> Any:
+    import jupytext
+
+    text = as_cells(page.text, solutions=solutions)
+    return jupytext.reads(text if solutions else without_solutions(text), fmt="md:myst")
+
+
+def _executed(execution: Execution) -> Any:
+    """Return the executed notebook, in whose words the exercises stand, with cells for them."""
+    import jupytext
+    import nbformat
+
+    notebook = nbformat.read(execution.notebook, as_version=4)  # type: ignore[no-untyped-call]
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and exercises(cell.source):
+            cells += jupytext.reads(as_cells(cell.source, solutions=True), fmt="md:myst").cells
+        else:
+            cells.append(cell)
+    notebook.cells = cells
+    return notebook
+
+
+def _installing(repository: str) -> Any:
+    import nbformat
+
+    return nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
+        "# Installs the book's packages where they are missing, as on Colab.\n"
+        "import importlib.util\n\n"
+        'if importlib.util.find_spec("tokensphere") is None:\n'
+        f'    %pip install --quiet "git+{repository}"',
+        metadata={"tags": ["remove-cell"]},
+    )
 
 
 def without_solutions(text: str) -> str:

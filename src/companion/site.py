@@ -29,6 +29,8 @@ FIGURES = "_figures"  # in the stage; see companion.sphinx_ext
 # In the text [words](page.md#place), or further down [name]: page.md
 _LINK = re.compile(r"(\]\(<?|^\[[^\]]+\]:\s*<?)([^\s()<>#:]+)\.md(?=[#)>\s]|$)", re.MULTILINE)
 SHOWN = 12  # warnings printed
+REPOSITORY = "COMPANION_REPOSITORY"  # address of the repository on the web, where it is known
+NOTEBOOKS_BRANCH = "notebooks"  # where the workflow pushes the executed notebooks
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 
 
@@ -123,11 +125,30 @@ def _config(root: Path) -> dict[str, Any]:
     return config
 
 
+def _buttons() -> dict[str, Any]:
+    """Return the settings of buttons to Binder and Colab, if the repository's address is known.
+
+    The workflow that publishes the site knows it, and pushes the executed notebooks to a branch.
+    """
+    address = os.environ.get(REPOSITORY)
+    if not address:
+        return {}
+    return {
+        "repository": {"url": address, "branch": NOTEBOOKS_BRANCH},
+        "launch_buttons": {
+            "binderhub_url": "https://mybinder.org",
+            "colab_url": "https://colab.research.google.com",
+            "thebe": False,
+        },
+    }
+
+
 def _staged_config(config: dict[str, Any]) -> dict[str, Any]:
     sphinx = config.get("sphinx") or {}
     settings = {**(sphinx.get("config") or {}), "companion_figures": FIGURES}
     return {
         **config,
+        **_buttons(),
         "execute": {**(config.get("execute") or {}), "execute_notebooks": "off"},
         "sphinx": {**sphinx, "config": settings},
     }
@@ -147,6 +168,7 @@ def _other_files(source: Path) -> list[Path]:
 def _site_key(book: Book, executions: list[Execution]) -> str:
     """Return a hash of everything the site is made from."""
     digest = hashlib.sha256(book.code.encode())
+    digest.update(json.dumps(_buttons()).encode())
     root = book.root
     files = [root / "_config.yml", root / "_toc.yml", *_other_files(root / "book")]
     files += [page.path for page in book.pages if not page.is_chapter]

@@ -130,7 +130,7 @@ execute: {execute_notebooks: force, raise_on_error: true}
 repository: {url: ""}
 sphinx:
   recursive_update: true
-  extra_extensions: [companion.sphinx_ext]
+  extra_extensions: [sphinx_exercise, companion.sphinx_ext]
   config:
     html_static_path: [book/_static]
     html_css_files: [companion.css]

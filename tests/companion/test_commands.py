@@ -246,5 +246,40 @@ def test_notebooks_with_and_without_solutions(book: Any, command: Command) -> No
         assert "End." in notebook
 
 
+def test_executed_notebooks_that_install_what_they_need(book: Any, command: Command) -> None:
+    exercise = (
+        "````{exercise} Sum\n:label: ex-sum\n\nHow much?\n\n"
+        "```{code-block} python\n:class: starter\n\ntotal = ...\n```\n````\n"
+    )
+    book.add("part/a", "# A\n\n" + fake.cell("print(40 + 2)") + exercise)
+    where = ("--root", book.root, "notebooks", "--executed")
+    code, _, err = command(*where)
+    assert code == 2
+    assert "part/a was not executed yet" in err
+    assert book.run("build").returncode == 0
+    assert command(*where, "--repository", "https://example.org/a/b@abc")[0] == 0
+    path = book.root / "_build" / "notebooks" / "part" / "a.ipynb"
+    cells = json.loads(path.read_text())["cells"]
+    assert '"git+https://example.org/a/b@abc"' in "".join(cells[0]["source"])
+    shown = [cell for cell in cells if cell["cell_type"] == "code" and cell["outputs"]]
+    assert shown[0]["outputs"][0]["text"] == ["42\n"]
+    assert any("".join(cell["source"]) == "total = ..." for cell in cells)
+    assert not any("{exercise}" in "".join(cell["source"]) for cell in cells)
+
+
+def test_buttons_appear_where_the_repository_is_known(
+    book: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book.add("part/a", "# A\n\n" + fake.cell("print(40 + 2)"))
+    assert book.run("build").returncode == 0
+    page = book.root / "_build" / "html" / "book" / "part" / "a.html"
+    assert "colab" not in page.read_text()
+    monkeypatch.setenv("COMPANION_REPOSITORY", "https://github.com/owner/name")
+    assert book.run("build").returncode == 0
+    text = page.read_text()
+    assert "colab.research.google.com/github/owner/name/blob/notebooks/book/part/a.ipynb" in text
+    assert "mybinder.org/v2/gh/owner/name/notebooks" in text
+
+
 def test_a_solution_without_an_end_goes_to_the_end() -> None:
     assert without_solutions("a\n\n:::{solution} x\nb\n") == "a\n\n"
