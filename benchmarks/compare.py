@@ -6,6 +6,8 @@ Run: ``python benchmarks/compare.py``. How to read it: see README.md beside this
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -93,8 +95,34 @@ def products_through_the_factor() -> None:
         print(f"{n:5} {d:5} {batch:6} {took[0]:12.2e} s {took[1]:12.2e} s   x {loss:.2f}")
 
 
+CROWD = """
+import resource, time, numpy as np
+from tokensphere import circle, clusters, sphere, globe
+{0}
+start = time.perf_counter()
+{1}
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(f"{{time.perf_counter() - start:9.1f}} s {{peak:8.2f}} GB of the whole process; {2}")
+"""
+
+
+def crowds() -> None:
+    """Print how long large crowds take to their clusters, each in a process of its own."""
+    print("10^6 tokens on the circle to their clusters, beta 5:", end=" ", flush=True)
+    draw = "theta = np.random.default_rng(1).uniform(-np.pi, np.pi, 10**6)"
+    solve = "end = circle.solve(theta, 5.0, [0, 0.6], rtol=1e-5).angles[-1]"
+    found = "{clusters.count(end, 0.02, 0.01)} clusters"
+    subprocess.run([sys.executable, "-c", CROWD.format(draw, solve, found)], check=True)
+    print("10^5 tokens on the sphere to their pattern, beta 6: ", end=" ", flush=True)
+    draw = "x = sphere.uniform(10**5, 3, rng=np.random.default_rng(1))"
+    solve = "end = globe.solve(x, 6.0, [0, 0.2], 'unnormalized', rtol=1e-5).tokens[-1]"
+    found = "largest angular power {globe.power_spectrum(end, [1, 2, 3, 4]).max():.2f}"
+    subprocess.run([sys.executable, "-c", CROWD.format(draw, solve, found)], check=True)
+
+
 def main() -> None:
     """Print all comparisons."""
+    crowds()
     for n in (2_000, 20_000, 1_000_000):
         theta = rng.uniform(-np.pi, np.pi, n)
         field = circle._field(5.0, "unnormalized")

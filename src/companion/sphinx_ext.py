@@ -23,6 +23,7 @@ _MATHJAX_UNUSED = (
     "a11y/assistive-mml.js",
     "input/tex-base.js",
     "input/tex.js",
+    "input/tex/extensions/all-packages.js",
     "output/chtml.js",
     "output/chtml/fonts/tex.js",
     "ui/menu.js",

@@ -48,7 +48,7 @@ def _row(execution: store.Execution, record: dict[str, Any]) -> tuple[str, list[
         execution.chapter,
         f"{when:%Y-%m-%d %H:%M} UTC",
         execution.profile,
-        f"{record['seconds']:.0f} s",
+        f"{record['seconds']:.0f}\N{NO-BREAK SPACE}s",
         str(len(execution.figures())),
         str(len(execution.claims())),
     ]
