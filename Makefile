@@ -1,6 +1,7 @@
 # make book    builds the book        make test    runs every check
 # make lock    renews requirements.txt from the ranges in pyproject.toml
 # make serve   shows the built book on 127.0.0.1
+# make pdf     prints the built book into _build/book.pdf (needs Chromium)
 # make clean   removes what was built (the installed packages stay; make distclean removes them too)
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed-for-this-requirements
 
-.PHONY: book test lint lock serve claims clean distclean
+.PHONY: book test lint lock serve pdf claims clean distclean
 .DELETE_ON_ERROR:
 
 book: $(READY)
@@ -25,6 +26,9 @@ claims: $(READY)
 
 serve: $(READY)
 	@$(BIN)/python -m companion serve
+
+pdf: book
+	@$(BIN)/python -m companion pdf
 
 # The installer says in one line what is missing; it is plain Python so that it can.
 $(READY): requirements.txt pyproject.toml src/companion/install.py

@@ -183,6 +183,20 @@ def notebooks(given: Path | None, /, output: Path | None, **options: Any) -> Non
 
 
 @cli.command()
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE")
+@click.pass_obj
+def pdf(given: Path | None, output: Path | None) -> None:
+    """Print the whole built book into one PDF, with Chromium."""
+    from companion import store
+    from companion.pdf import write_pdf
+
+    root = find_root(given)
+    click.echo("printing (a minute or two) ...")
+    place = write_pdf(open_book(root), output or store.build_folder(root) / "book.pdf")
+    click.echo(f"The book is in {place}")
+
+
+@cli.command()
 @click.option("--port", type=int, default=8000, show_default=True, help="0 picks a free one.")
 @click.pass_obj
 def serve(given: Path | None, port: int) -> None:
