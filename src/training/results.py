@@ -20,7 +20,8 @@ from typing import Any
 from tqdm import tqdm
 
 from training import data, study
-from training.plan import PROFILES, Case, Plan
+from training.plan import PROFILES, SHORT, Case, Plan
+from training.protocols import Shape
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "scikit-learn", "numpy")
 
@@ -38,6 +39,9 @@ def compute(profile: str, images: data.Images, folder: Path) -> dict[str, Any]:
         rate = tunings[case.rate_of or case.name]["rate"]
         make_final = partial(study.final, images, case, plan, rate)
         found = piece(folder, f"{case.name}.final", key | {"rate": rate}, make_final)
+        if case.budget == SHORT and case.shape == Shape():
+            make_probe = partial(study.probe, images, case, plan)
+            found["probe"] = piece(folder, f"{case.name}.probe", key, make_probe)
         cases[case.name] = {"case": asdict(case), "tuning": tunings.get(case.name), **found}
     return packed(profile, images, plan, cases)
 
