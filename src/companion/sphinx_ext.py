@@ -204,6 +204,14 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     _prune(static)
     for path in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
         _without_outputs(path)
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        # docutils calls it a list, whose entries then would have to be list items
+        mended = text.replace(
+            '<div role="list" class="citation-list">', '<div class="citation-list">'
+        )
+        if mended != text:
+            path.write_text(mended, encoding="utf-8")
 
 
 def _prune(static: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
 from companion.book import open_book
@@ -82,10 +82,10 @@ def test_cells_for_a_class() -> None:
 
 def run(*parts: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "exercise"}
-    mpl.use("Agg")
+    plt.switch_backend("Agg")
     for part in parts:
         exec(compile(part, "exercise", "exec"), namespace)
-    mpl.pyplot.close("all")
+    plt.close("all")
     return namespace
 
 

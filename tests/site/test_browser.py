@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -30,6 +31,13 @@ MATHS = """() => [...document.querySelectorAll('article .math')].map(m => {
   const box = m.querySelector('mjx-container');
   return box && !box.querySelector('mjx-merror') ? box.getBoundingClientRect().width : 0;
 })"""
+# What axe-core finds, but for what is minor.
+AXE = """async () => {
+  const result = await axe.run(document, {resultTypes: ["violations"]});
+  return result.violations
+    .filter((v) => ["serious", "critical"].includes(v.impact) || v.id === "heading-order")
+    .map((v) => `${v.help}: ${v.nodes.map((n) => n.html.slice(0, 150)).join(" | ")}`);
+}"""
 # The browser's hints about speed, which plotly's drawing in three dimensions brings about.
 SPEED = ("GL Driver Message (OpenGL, Performance", "willReadFrequently")
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -184,3 +192,21 @@ def test_a_figure_that_turns(served: str, site: Path, browser: Any) -> None:
         assert figure.locator("> .companion-drawing").is_visible()
         assert wrong == []
         context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_bars_the_way(site: Path, served: str, browser: Any, theme: str) -> None:
+    """axe-core finds nothing serious: names, contrast, order of headings, roles."""
+    package = resources.files("axe_playwright_python")
+    axe = (package / "axe.min.js").read_text(encoding="utf-8")
+    context = browser.new_context(color_scheme=theme)
+    page, _ = watched(context)
+    found = []
+    for name in names(site):
+        page.goto(f"{served}/{quote(name)}", wait_until="load")
+        page.evaluate(READY)
+        page.evaluate(axe)
+        for finding in page.evaluate(AXE):
+            found.append(f"{name}: {finding}")
+    assert found == []
+    context.close()
