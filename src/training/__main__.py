@@ -24,7 +24,7 @@ IMAGES = ("digits", "mnist", "cifar10")
 )
 @click.option("--output", type=click.Path(path_type=Path), help="File for the results.")
 def main(profile: str, images: str, data: Path | None, work: Path, output: Path | None) -> None:
-    """Tune, train and store all cases of a profile (paper: three quarters of an hour, one core)."""
+    """Tune, train and store all cases of a profile (paper: half an hour on one core)."""
     from training import data as source
     from training import results
 
