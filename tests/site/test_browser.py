@@ -154,24 +154,26 @@ def test_the_link_to_the_code_leads_to_the_cell(site: Path, served: str, browser
     context.close()
 
 
-def test_a_figure_that_turns(served: str, site: Path, browser: Any) -> None:
+def test_figures_that_turn_or_slide(served: str, site: Path, browser: Any) -> None:
     place = ".companion-interactive"
     pages = [n for n in names(site) if 'class="companion-interactive"' in (site / n).read_text()]
     for name in pages:
         plain = browser.new_context(java_script_enabled=False)
         page = plain.new_page()
         page.goto(f"{served}/{quote(name)}")
-        assert page.locator(f":has(> {place}) > .companion-drawing").first.is_visible()
+        assert page.locator(f"figure:has(> {place}) > .companion-drawing").first.is_visible()
         plain.close()
 
         context = browser.new_context()
         page, wrong = watched(context)
         page.goto(f"{served}/{quote(name)}")
-        figure = page.locator(f":has(> {place})").first
+        figure = page.locator(f"figure:has(> {place})").first
         figure.scroll_into_view_if_needed()
-        if page.evaluate("() => !document.createElement('canvas').getContext('webgl')"):
+        turns = '"scatter3d"' in figure.locator("script").first.text_content()
+        if turns and page.evaluate("() => !document.createElement('canvas').getContext('webgl')"):
             pytest.skip("this browser has no WebGL: the drawing stays")
-        figure.locator("canvas").first.wait_for(timeout=60_000)
+        if turns:
+            figure.locator("canvas").first.wait_for(timeout=60_000)
         slider, label = figure.locator("input[type=range]"), figure.locator("output")
         slider.wait_for(timeout=60_000)
         assert not figure.locator("> .companion-drawing").is_visible()
@@ -180,14 +182,14 @@ def test_a_figure_that_turns(served: str, site: Path, browser: Any) -> None:
         page.keyboard.press("End")
         assert label.inner_text() != before
         plot = figure.locator(".companion-interactive-plot")
-        eye = "p => p._fullLayout.scene.camera.eye.x"
-        start = plot.evaluate(eye)
-        plot.focus()
-        page.keyboard.press("ArrowLeft")
-        page.wait_for_function(
-            "([p, x]) => p._fullLayout.scene.camera.eye.x !== x",
-            arg=[plot.element_handle(), start],
-        )
+        if turns:
+            start = plot.evaluate("p => p._fullLayout.scene.camera.eye.x")
+            plot.focus()
+            page.keyboard.press("ArrowLeft")
+            page.wait_for_function(
+                "([p, x]) => p._fullLayout.scene.camera.eye.x !== x",
+                arg=[plot.element_handle(), start],
+            )
         page.emulate_media(media="print")
         assert figure.locator("> .companion-drawing").is_visible()
         assert wrong == []
@@ -209,4 +211,37 @@ def test_nothing_bars_the_way(site: Path, served: str, browser: Any, theme: str)
         for finding in page.evaluate(AXE):
             found.append(f"{name}: {finding}")
     assert found == []
+    context.close()
+
+
+def test_search_finds_a_word(site: Path, served: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, wrong = watched(context)
+    chapters = any("two_tokens" in name for name in names(site))
+    word, found = ("antipodal", "two_tokens") if chapters else ("parabola", "demo")
+    page.goto(f"{served}/search.html?q={word}")
+    link = page.locator("#search-results a", has_text="").first
+    link.wait_for()
+    links = page.locator("#search-results a").evaluate_all("all => all.map(a => a.href)")
+    assert any(found in address for address in links)
+    assert wrong == []
+    context.close()
+
+
+def test_solutions_open(site: Path, served: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, wrong = watched(context)
+    opened = 0
+    for name in names(site):
+        if "solution dropdown" not in (site / name).read_text():
+            continue
+        page.goto(f"{served}/{quote(name)}")
+        solution = page.locator("div.solution").first
+        code = solution.locator("pre").first
+        assert not code.is_visible(), "a solution is folded at first"
+        solution.locator(".toggle-button, button, summary").first.click()
+        code.wait_for(state="visible")
+        opened += 1
+    assert wrong == []
+    assert opened or "part one" in str(names(site))
     context.close()

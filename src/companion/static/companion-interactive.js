@@ -1,5 +1,5 @@
-// Puts a figure that the reader can turn in the place of its static drawing. Without this script,
-// without WebGL and on paper the drawing stays. plotly lies beside this file and is loaded only
+// Puts a figure that the reader can turn or change in the place of its static drawing. Without this
+// script, without WebGL (if it has three dimensions) and on paper the drawing stays. plotly lies beside this file and is loaded only
 // when such a figure comes near the window.
 (() => {
   const plotly = new URL("plotly.min.js", document.currentScript.src).href;
@@ -47,7 +47,7 @@
     bar.className = "companion-interactive-controls";
     bar.innerHTML =
       '<button type="button">Play</button>' +
-      '<input type="range" min="0" step="1" value="0" aria-label="Moment shown"><output></output>';
+      '<input type="range" min="0" step="1" value="0" aria-label="What is shown"><output></output>';
     const [button, slider, label] = bar.children;
     slider.max = frames.length - 1;
     const still = { mode: "immediate", transition: { duration: 0 } };
@@ -83,12 +83,14 @@
 
   const start = async (place) => {
     const figure = JSON.parse(place.querySelector("script").textContent);
+    const turns = figure.data.some((trace) => trace.scene || trace.type?.endsWith("3d"));
+    if (turns && !hasWebGL()) return;
     const Plotly = await load();
     const plot = document.createElement("div");
     plot.className = "companion-interactive-plot";
     plot.tabIndex = 0;
     plot.setAttribute("role", "group");
-    plot.setAttribute("aria-label", `${place.dataset.alt} Arrow keys turn it.`);
+    plot.setAttribute("aria-label", place.dataset.alt + (turns ? " Arrow keys turn it." : ""));
     place.append(plot);
     place.hidden = false;
     const layout = { ...figure.layout, autosize: true };
@@ -115,7 +117,6 @@
     );
   };
 
-  if (!hasWebGL()) return;
   const near = new IntersectionObserver(
     (entries) => {
       for (const entry of entries.filter((e) => e.isIntersecting)) {
