@@ -81,8 +81,8 @@ def test_every_name_in_our_own_content_is_there_once(site: Path) -> None:
     for page in pages(site):
         names = Counter(str(e["id"]) for e in parsed(page).select("article [id]"))
         twice = {name for name, number in names.items() if number > 1}
-        # sphinx-proof gives every proof on a page the same two names.
-        assert twice <= {"proof", "proof-content"}, page
+        # sphinx-proof and sphinx-exercise give all of theirs on a page the same names.
+        assert twice <= {"proof", "proof-content", "exercise-content", "solution-content"}, page
 
 
 def test_every_figure_has_number_caption_words_and_files(site: Path) -> None:
