@@ -14,6 +14,7 @@ OUTPUT = "COMPANION_OUTPUT"  # folder for what the chapter stores
 INDEX = "COMPANION_INDEX"  # which executions of the other chapters belong to this build
 PARAMETERS = "COMPANION_PARAMETERS"  # the chapter's parameters, as JSON
 CHAPTER = "COMPANION_CHAPTER"
+PROFILE = "COMPANION_PROFILE"  # with which this chapter is executed
 WORKERS = "COMPANION_WORKERS"  # processes of an ensemble on this machine
 SCHEDULER = "COMPANION_SCHEDULER"  # address of a Dask scheduler, for every ensemble
 

@@ -182,6 +182,7 @@ def _start(job: Job) -> _Running:
         _session.OUTPUT: str(job.output),
         _session.PARAMETERS: json.dumps(job.parameters, default=str),
         _session.CHAPTER: job.page.name,
+        _session.PROFILE: job.profile,
         # One thread each, so that numbers do not depend on how many chapters run at once.
         **dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),

@@ -78,7 +78,8 @@ def save(
         for a missing caption or alt text, an id used twice, data that is no table or larger
         than 5 MB (store what is drawn).
 
-    Numbers in the tables are given to eight digits.
+    Numbers in the tables are given to eight digits. With the profile *quick* there are only the
+    drawing as SVG and the tables.
 
     The same figure gives the same bytes in every file.
     """
@@ -95,8 +96,9 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     svg = _svg.compact(_render(fig, id, "svg", {"Date": None}).decode("utf-8"))
     content = {f"{id}.svg": svg.encode("utf-8")}
-    content[f"{id}.pdf"] = _render(fig, id, "pdf", {"CreationDate": None})
-    content[f"{id}.png"] = _render(fig, id, "png", {}, facecolor=PAPER, transparent=False)
+    if os.environ.get(_session.PROFILE) != "quick":  # they take most of the time
+        content[f"{id}.pdf"] = _render(fig, id, "pdf", {"CreationDate": None})
+        content[f"{id}.png"] = _render(fig, id, "png", {}, facecolor=PAPER, transparent=False)
     content |= tables
     record = {
         "id": id,

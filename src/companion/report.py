@@ -121,6 +121,13 @@ def copy_figures(book: Book, kinds: list[str], output: Path) -> int:
         claims = [claim["id"] for claim in execution.claims()]
         record = execution.record()
         for figure in execution.figures():
+            there = {name.rsplit(".", 1)[1] for name in figure["files"]}
+            for kind in kinds:
+                if kind not in there:
+                    raise Problem(
+                        f"figure {figure['id']} was not made as {kind}: the profile "
+                        f"{execution.profile} makes {', '.join(sorted(there - {'csv'}))} only"
+                    )
             files = {
                 name: digest
                 for name, digest in figure["files"].items()

@@ -62,10 +62,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A book with a demonstration, a second chapter and a ledger, built once."""
     root = tmp_path_factory.mktemp("a book")
     book = fake.FakeBook(root)
-    book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
+    book.add("part one/demo", fake.DEMO, "profiles:\n  large: {n: 12}")
     book.add("second", small("Second", "import sys\nsys.path.insert(0, '../src')\nprint(n)"))
     book.add("ledger", fake.LEDGER, "after: all")
-    done = book.run("build", "--profile", "quick")
+    done = book.run("build", "--profile", "large")
     assert done.returncode == 0, done.stderr + done.stdout
     assert done.stderr == ""
     return book
@@ -95,7 +95,7 @@ def test_the_site_is_there(built: Any) -> None:
 def test_the_profile_and_the_parameters_were_used(built: Any) -> None:
     execution = store.executions(built.root)["part one/demo"]
     record = execution.record()
-    assert record["profile"] == "quick"
+    assert record["profile"] == "large"
     assert record["parameters"] == {"n": 12, "power": 2}
     data = (execution.folder / "figures" / "parabola.csv").read_text()
     assert data.count("\n") == 13
@@ -111,7 +111,7 @@ def test_a_second_build_does_nothing_and_is_quick(built: Any) -> None:
     page = built.root / "_build" / "html" / "book" / "second.html"
     before = page.stat().st_mtime_ns
     started = time.perf_counter()
-    done = built.run("build", "--profile", "quick")
+    done = built.run("build", "--profile", "large")
     assert time.perf_counter() - started < 3
     assert done.returncode == 0
     assert executed(done.stdout) == set()
@@ -125,7 +125,7 @@ def test_claims_of_a_real_build(built: Any) -> None:
     assert done.stderr == ""
     (row,) = json.loads(done.stdout)
     assert row["status"] == "reproduced"
-    assert row["profile"] == "quick"
+    assert row["profile"] == "large"
 
 
 def test_figures_with_manifest(built: Any, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_run_of_ones_own(built: Any, tmp_path: Path) -> None:
 
 def test_an_edit_executes_that_chapter_and_what_reads_it(built: Any) -> None:
     built.add("second", small("Second", "print(n + 1)"))
-    done = built.run("build", "--profile", "quick")
+    done = built.run("build", "--profile", "large")
     assert done.returncode == 0
     assert executed(done.stdout) == {"second", "ledger"}
     assert "<span" in (built.root / "_build/html/book/second.html").read_text()
@@ -163,13 +163,13 @@ def test_a_warning_fails_the_site_and_the_old_one_stays(built: Any) -> None:
     page = built.root / "_build" / "html" / "book" / "index.html"
     before = page.read_text()
     index.write_text(good + "\nSee {ref}`nowhere`.\n")
-    done = built.run("build", "--profile", "quick")
+    done = built.run("build", "--profile", "large")
     assert done.returncode == 1
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
     assert page.read_text() == before
     index.write_text(good)
-    done = built.run("build", "--profile", "quick")
+    done = built.run("build", "--profile", "large")
     assert "site … unchanged" in done.stdout
 
 
@@ -180,7 +180,7 @@ def test_everything_that_can_break_is_reported_and_the_rest_is_executed(book: An
         "    second_method='m', control=claims.Control('the same', measured=1.5))"
     )
     one = wrong_control.replace("measured=1.5", "measured=9")
-    book.add("error", small("E", "x = 1\n\ny = x / 0\nz = 3"), "profiles:\n  quick: {n: 1}")
+    book.add("error", small("E", "x = 1\n\ny = x / 0\nz = 3"), "profiles:\n  large: {n: 1}")
     book.add("syntax", small("S", "x = 1\nx = = 2"))
     book.add("endless", small("L", "while True:\n    pass"), "timeout: 1")
     book.add("control", small("C", wrong_control))
@@ -189,7 +189,7 @@ def test_everything_that_can_break_is_reported_and_the_rest_is_executed(book: An
     book.add("dies", small("D", "import os\nos._exit(1)"))
     book.add("fine", small("F", "print('fine')"))
     book.add("ledger", fake.LEDGER, "after: all")
-    done = book.run("build", "--profile", "quick", "--jobs", "2")
+    done = book.run("build", "--profile", "large", "--jobs", "2")
     assert done.returncode == 1
     err = done.stderr
     assert "Traceback" not in err

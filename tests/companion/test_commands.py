@@ -283,3 +283,14 @@ def test_buttons_appear_where_the_repository_is_known(
 
 def test_a_solution_without_an_end_goes_to_the_end() -> None:
     assert without_solutions("a\n\n:::{solution} x\nb\n") == "a\n\n"
+
+
+def test_a_quick_build_has_no_pdf_to_copy(book: Any, command: Command) -> None:
+    book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
+    book.add("ledger", fake.LEDGER, "after: all")
+    done = book.run("build", "--profile", "quick")
+    assert done.returncode == 0, done.stderr
+    assert command("--root", book.root, "figures")[0] == 0
+    code, _, err = command("--root", book.root, "figures", "--format", "pdf")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "figure parabola was not made as pdf: the profile quick makes svg only" in err

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from companion import _style, figures
+from companion import _session, _style, figures
 from companion._svg import compact, inline
 
 
@@ -217,3 +217,12 @@ def test_the_colours_stay_apart_for_every_eye(sight: str) -> None:
 def test_the_measure_of_colours_can_fail() -> None:
     assert contrast("#cccccc", "#ffffff") < 3
     assert np.linalg.norm(lab("#009e73", "deutan") - lab("#0a9e70", "deutan")) < 10
+
+
+def test_the_quick_profile_makes_drawings_for_the_page_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_session.PROFILE, "quick")
+    save()
+    record = json.loads((folder / "curve.json").read_text())
+    assert set(record["files"]) == {"curve.svg", "curve.csv"}
