@@ -162,7 +162,7 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
     address = scheduler or (None if workers else os.environ.get(_session.SCHEDULER))
     count = workers or int(os.environ.get(_session.WORKERS, "1"))
     if address:
-        from distributed import Client
+        from distributed import Client, KilledWorker
 
         try:
             client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
@@ -176,7 +176,10 @@ def executor(workers: int | None = None, scheduler: str | None = None) -> Iterat
                     f"the workers of {address} lack the book's packages: {error}"
                 ) from None
             with client.get_executor(pure=False) as there:  # type: ignore[no-untyped-call]
-                yield there
+                try:
+                    yield there
+                except KilledWorker as error:
+                    raise Problem(f"the cluster lost worker after worker: {error}") from None
     elif count > 1:
         # unlike the standard one it takes functions that were defined in a notebook
         from loky import ProcessPoolExecutor

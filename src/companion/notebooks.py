@@ -7,10 +7,10 @@ from typing import Any
 from companion import store
 from companion.book import Book
 from companion.errors import Problem
-from companion.exercises import as_cells, exercises
-from companion.source import Page
+from companion.exercises import as_cells
 from companion.store import Execution
 
+_EXERCISE = re.compile(r"^(`{3,}|:{3,})\s*\{(exercise|solution)", re.MULTILINE)
 _OPENING = re.compile(r" {0,3}(`{3,}|:{3,})\s*\{(solution|solution-start|solution-end)\}")
 
 
@@ -35,7 +35,9 @@ def write_notebooks(
     for page in book.chapters:
         if executed and page.name not in found:
             raise Problem(f"chapter {page.name} was not executed yet; run `companion build` first")
-        notebook = _executed(found[page.name]) if executed else _plain(page, solutions)
+        notebook = (
+            _executed(found[page.name], solutions) if executed else _plain(page.text, solutions)
+        )
         if not solutions:
             notebook.cells = [cell for cell in notebook.cells if not _is_solution(cell)]
         if repository:
@@ -49,23 +51,22 @@ def write_notebooks(
     return written
 
 
-def _plain(page: Page, solutions: bool) -> Any:
+def _plain(text: str, solutions: bool) -> Any:
     import jupytext
 
-    text = as_cells(page.text, solutions=solutions)
+    text = as_cells(text, solutions=solutions)
     return jupytext.reads(text if solutions else without_solutions(text), fmt="md:myst")
 
 
-def _executed(execution: Execution) -> Any:
+def _executed(execution: Execution, solutions: bool) -> Any:
     """Return the executed notebook, in whose words the exercises stand, with cells for them."""
-    import jupytext
     import nbformat
 
     notebook = nbformat.read(execution.notebook, as_version=4)  # type: ignore[no-untyped-call]
     cells = []
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and exercises(cell.source):
-            cells += jupytext.reads(as_cells(cell.source, solutions=True), fmt="md:myst").cells
+        if cell.cell_type == "markdown" and _EXERCISE.search(cell.source):
+            cells += _plain(cell.source, solutions).cells
         else:
             cells.append(cell)
     notebook.cells = cells

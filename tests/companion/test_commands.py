@@ -249,7 +249,8 @@ def test_notebooks_with_and_without_solutions(book: Any, command: Command) -> No
 def test_executed_notebooks_that_install_what_they_need(book: Any, command: Command) -> None:
     exercise = (
         "````{exercise} Sum\n:label: ex-sum\n\nHow much?\n\n"
-        "```{code-block} python\n:class: starter\n\ntotal = ...\n```\n````\n"
+        "```{code-block} python\n:class: starter\n\ntotal = ...\n```\n````\n\n"
+        "````{solution} ex-sum\n:class: dropdown\n\nThree.\n````\n"
     )
     book.add("part/a", "# A\n\n" + fake.cell("print(40 + 2)") + exercise)
     where = ("--root", book.root, "notebooks", "--executed")
@@ -265,6 +266,10 @@ def test_executed_notebooks_that_install_what_they_need(book: Any, command: Comm
     assert shown[0]["outputs"][0]["text"] == ["42\n"]
     assert any("".join(cell["source"]) == "total = ..." for cell in cells)
     assert not any("{exercise}" in "".join(cell["source"]) for cell in cells)
+    assert any("Three." in "".join(cell["source"]) for cell in cells)
+    assert command(*where, "--no-solutions")[0] == 0
+    assert "Three." not in path.read_text()
+    assert "total = ..." in path.read_text()
 
 
 def test_buttons_appear_where_the_repository_is_known(

@@ -199,6 +199,17 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch: pytest.Monkey
         pass
 
 
+def test_a_cluster_that_loses_all_its_workers_is_one_line(dask_address: tuple[str, Any]) -> None:
+    from distributed import KilledWorker
+
+    lost = KilledWorker("piece", types.SimpleNamespace(address="tcp://10.0.0.2:1"), 3)
+    with (
+        pytest.raises(Problem, match="lost worker after worker"),
+        ensemble.executor(scheduler=dask_address[0]),
+    ):
+        raise lost
+
+
 def test_a_function_that_a_worker_cannot_import_is_said(
     dask_address: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
