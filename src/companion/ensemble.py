@@ -306,7 +306,9 @@ def _stream(
                 pending[where.submit(_piece, *task)] = label
             if not pending:
                 return
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            done = wait(pending, return_when=FIRST_COMPLETED).done
+            # in the order of submission: a set of futures has an order of chance
+            for future in [future for future in pending if future in done]:
                 label = pending.pop(future)
                 yield label, future.result()
     except _Raised as error:
