@@ -16,8 +16,11 @@ and as non-uniform fast Fourier transforms (FINUFFT, tolerance 1e-13) for many.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from threading import local
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,15 +39,21 @@ if TYPE_CHECKING:
 _BLOCK = 4096
 #: from this many tokens on, FINUFFT beats powers (measured, one core)
 _MANY = 2000
+#: tokens that FINUFFT is given at a time: what it needs for them is all the memory there is need of
+_PIECE = 2**20
 
 
-def velocity(theta: ArrayLike, beta: float, kind: Kind = "unnormalized") -> Array:
+def velocity(
+    theta: ArrayLike, beta: float, kind: Kind = "unnormalized", *, threads: int = 1
+) -> Array:
     r"""Angular velocity $\dot\theta$ of every token, shape ``(..., n)``.
 
     Args:
         theta: angles, shape ``(..., n)``; leading axes are independent systems.
         beta: inverse temperature, >= 0; for ``"unnormalized"`` at most 700.
         kind: ``"unnormalized"`` (USA) or ``"softmax"`` (SA).
+        threads: how many share the work where there are more than a million tokens; the result
+            is the same to the last bit whatever their number.
 
     Two tokens a quarter turn apart, at beta = 0, approach each other:
 
@@ -52,7 +61,8 @@ def velocity(theta: ArrayLike, beta: float, kind: Kind = "unnormalized") -> Arra
     array([ 0.5, -0.5])
     """
     theta, kind = _check.angles(theta), _check.kind(kind)
-    return _velocity(theta, usable_beta(beta, kind, theta.dtype), kind)
+    threads = _check.whole(threads, "threads")
+    return _field(usable_beta(beta, kind, theta.dtype), kind, threads)(theta)
 
 
 def solve(
@@ -61,6 +71,8 @@ def solve(
     times: ArrayLike,
     kind: Kind = "unnormalized",
     rtol: float = 1e-8,
+    *,
+    threads: int = 1,
 ) -> Trajectory:
     """Follow the angles from ``theta0`` at ``times[0]``.
 
@@ -72,6 +84,7 @@ def solve(
         kind: ``"unnormalized"`` (the time scale is e^-beta) or ``"softmax"``.
         rtol: local error allowed per step, in radians, 1e-13 to 1e-1. The method (DOP853) has
             order 8.
+        threads: as in :func:`velocity`.
 
     Returns:
         A trajectory with ``.times (T,)``, ``.angles (T, ..., n)`` (unwrapped: they do not jump
@@ -84,7 +97,8 @@ def solve(
     )
     beta = usable_beta(beta, kind, theta0.dtype)
     rtol = _check.number(rtol, "rtol", low=1e-13, high=0.1)
-    states, evaluations = integrate(_field(beta, kind), theta0, times, rtol)
+    field = _field(beta, kind, _check.whole(threads, "threads"))
+    states, evaluations = integrate(field, theta0, times, rtol)
     return Trajectory(times, states, evaluations, on_circle=True)
 
 
@@ -184,12 +198,7 @@ def _coefficients(beta: float) -> tuple[Array, Array]:
     return b[:kept], bessel
 
 
-def _velocity(theta: Array, beta: float, kind: Kind) -> Array:
-    """Evaluate the velocity of angles that were checked before."""
-    return _field(beta, kind)(theta)
-
-
-def _field(beta: float, kind: Kind) -> Callable[[Array], Array]:
+def _field(beta: float, kind: Kind, threads: int = 1) -> Callable[[Array], Array]:
     """Return the velocity as a function of the angles; it keeps what it can between calls."""
     b, bessel = _coefficients(beta)
     transforms = _transforms(b.size)
@@ -197,7 +206,7 @@ def _field(beta: float, kind: Kind) -> Callable[[Array], Array]:
     def field(theta: Array) -> Array:
         flat = theta.reshape((-1, theta.shape[-1]))
         speed = (
-            _by_nufft(flat, b, bessel, kind, *transforms())
+            _by_nufft(flat, b, bessel, kind, transforms, threads)
             if theta.shape[-1] >= _MANY
             else _by_powers(flat, b, bessel, kind)
         )
@@ -224,46 +233,78 @@ def _by_powers(theta: Array, b: Array, bessel: Array, kind: Kind) -> Array:
 
 
 def _by_nufft(
-    theta: Array, b: Array, bessel: Array, kind: Kind, to_modes: Plan, to_tokens: Plan
+    theta: Array,
+    b: Array,
+    bessel: Array,
+    kind: Kind,
+    transforms: Callable[[], tuple[Plan, Plan]],
+    threads: int,
 ) -> Array:
-    """Do the same by two non-uniform FFTs, one system after the other.
+    """Do the same by two non-uniform FFTs, one system after the other, in pieces.
 
     Velocity and normaliser are real functions of the angle: one transform carries both, as
     imaginary and real part.
     """
     out = np.empty(theta.shape)
-    for i, system in enumerate(theta.astype(np.float64, copy=False)):
-        to_modes.setpts(system)
-        to_tokens.setpts(system)
-        m = to_modes.execute(np.ones(system.size, dtype=np.complex128))[b.size + 1 :] / system.size
-        c = np.zeros(2 * b.size + 1, dtype=np.complex128)
-        # the real function -Im sum_k b_k m_k^* e^ik has coefficients i b_k m_k^* / 2 at k and
-        # their conjugates at -k; times i, it is the imaginary part
-        half = -0.5 * b * np.conj(m)
-        c[b.size + 1 :], c[: b.size] = half, -np.conj(half)[::-1]
-        if kind == "softmax":
-            overlap = bessel[1:] * np.conj(m)
-            c[b.size + 1 :] += overlap
-            c[: b.size] += np.conj(overlap)[::-1]
-            c[b.size] = bessel[0]
+    pieces = [slice(i, i + _PIECE) for i in range(0, theta.shape[-1], _PIECE)]
+
+    def moments(piece: Array) -> Array:
+        to_modes, _ = transforms()
+        to_modes.setpts(piece)
+        return to_modes.execute(np.ones(piece.size, dtype=np.complex128))[b.size + 1 :]
+
+    def speed(c: Array, piece: Array) -> Array:
+        _, to_tokens = transforms()
+        to_tokens.setpts(piece)
         value = to_tokens.execute(c)
-        out[i] = value.imag / value.real if kind == "softmax" else value.imag
+        return value.imag / value.real if kind == "softmax" else value.imag
+
+    with _map_over(threads if len(pieces) > 1 else 1) as over:
+        for i, system in enumerate(theta.astype(np.float64, copy=False)):
+            parts = [system[piece] for piece in pieces]
+            # in the order of the pieces, whoever did them: the same bits on any number of threads
+            m = sum(over(moments, parts)) / system.size
+            c = np.zeros(2 * b.size + 1, dtype=np.complex128)
+            # the real function -Im sum_k b_k m_k^* e^ik has coefficients i b_k m_k^* / 2 at k and
+            # their conjugates at -k; times i, it is the imaginary part
+            half = -0.5 * b * np.conj(m)
+            c[b.size + 1 :], c[: b.size] = half, -np.conj(half)[::-1]
+            if kind == "softmax":
+                overlap = bessel[1:] * np.conj(m)
+                c[b.size + 1 :] += overlap
+                c[: b.size] += np.conj(overlap)[::-1]
+                c[b.size] = bessel[0]
+            for piece, value in zip(pieces, over(partial(speed, c), parts)):
+                out[i, piece] = value
     return out
 
 
+@contextmanager
+def _map_over(threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Yield a ``map`` that works on so many threads (FINUFFT and NumPy let go of Python's lock)."""
+    if threads == 1:
+        yield map
+    else:
+        with ThreadPoolExecutor(threads) as executor:
+            yield executor.map
+
+
 def _transforms(modes: int) -> Callable[[], tuple[Plan, Plan]]:
-    """Return a function that plans the two transforms when first called.
+    """Return a function that plans the two transforms when first called, once for each thread.
 
-    One thread each: with more, sums would come in another order, and other bits, every time.
+    FINUFFT's own threads stay unused: with them, sums would come in another order, and other
+    bits, every time.
     """
+    own = local()
 
-    @lru_cache(maxsize=1)
     def plans() -> tuple[Plan, Plan]:
-        import finufft
+        if not hasattr(own, "plans"):
+            import finufft
 
-        settings = {"eps": 1e-13, "isign": 1, "nthreads": 1, "spread_sort": 0, "upsampfac": 2.0}
-        shape = (2 * modes + 1,)
-        return finufft.Plan(1, shape, **settings), finufft.Plan(2, shape, **settings)
+            settings = {"eps": 1e-13, "isign": 1, "nthreads": 1, "spread_sort": 0, "upsampfac": 2.0}
+            shape = (2 * modes + 1,)
+            own.plans = finufft.Plan(1, shape, **settings), finufft.Plan(2, shape, **settings)
+        return own.plans
 
     return plans
 

@@ -92,10 +92,11 @@ TABLE = {
     },
     "circle.velocity": {
         "theta": (THETA, ANGLES), "beta": (1.0, [*BETA, 701.0]), "kind": ("unnormalized", KIND),
+        "threads": (1, WHOLE),
     },
     "circle.solve": {
         "theta0": (THETA, ANGLES), "beta": (1.0, [*BETA, 701.0]), "times": ([0.0, 0.1], TIMES),
-        "kind": ("unnormalized", KIND), "rtol": (1e-6, RTOL),
+        "kind": ("unnormalized", KIND), "rtol": (1e-6, RTOL), "threads": (1, WHOLE),
     },
     "circle.modes": {"theta": (THETA, ANGLES), "k": (2, [NAN, INF, 1.5, "two", None, 1j])},
     "circle.predicted_centres": {"theta0": (THETA, ANGLES), "beta": (5.0, BETA)},

@@ -97,6 +97,22 @@ def test_many_tokens_agree_with_few():
             )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_and_threads_change_no_bit_that_matters(kind, monkeypatch):
+    theta = draw(7001, 3, batch=(2,))
+    whole = circle.velocity(theta, 5.0, kind)
+    monkeypatch.setattr(circle, "_PIECE", 1000)  # seven pieces and one token
+    one = circle.velocity(theta, 5.0, kind)
+    np.testing.assert_allclose(one, whole, rtol=0, atol=1e-13 * scale(5.0, kind))
+    for threads in (2, 3):
+        np.testing.assert_array_equal(circle.velocity(theta, 5.0, kind, threads=threads), one)
+        paths = [
+            circle.solve(theta, 5.0, [0, 1e-3], kind, rtol=1e-3, threads=t).angles
+            for t in (1, threads)
+        ]
+        np.testing.assert_array_equal(*paths)
+
+
 @pytest.mark.parametrize("n", [300, 3000])
 def test_many_modes(n):
     """beta = 10^4 needs hundreds of modes; the softmax normaliser may be as small as 1/n."""
