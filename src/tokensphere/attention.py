@@ -15,6 +15,8 @@ which float64 allows up to $\beta = 700$ and float32 up to $\beta = 85$.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,8 +26,8 @@ from tokensphere import _check
 from tokensphere._check import Array, Kind
 from tokensphere.sphere import _tangent
 
-#: entries of a block of the n × n weight matrix: 1 MiB of float64, so that it stays in cache
-_BLOCK = 2**17
+#: entries of a block of the n × n weight matrix: 512 KiB of float64, so that it stays in cache
+_BLOCK = 2**16
 #: largest beta whose exponential is still a number, by floating type
 _LARGEST_BETA = {np.dtype(np.float32): 85.0, np.dtype(np.float64): 700.0}
 
@@ -60,10 +62,12 @@ def energy(x: ArrayLike, beta: float) -> Array:
     r"""Interaction energy $\frac{1}{2\beta n^2}\sum_{ij} e^{\beta\langle x_i,x_j\rangle}$.
 
     USA is its gradient ascent: $dE/dt = \frac1n\sum_i |\dot x_i|^2 \ge 0$.
-    Shape ``(...)``. Needs $0 < \beta \le 700$: at $\beta = 0$ it is infinite for all tokens alike.
+    Shape ``(...)``. Needs $0 < \beta \le 700$: at $\beta = 0$ it is infinite for all tokens alike,
+    and below 2.2e-308 too large for a number.
     """
     x = _check.tokens(x)
-    beta = _check.number(beta, "beta", low=0.0, open_low=True, high=_LARGEST_BETA[x.dtype])
+    smallest = float(np.finfo(np.float64).tiny)
+    beta = _check.number(beta, "beta", low=smallest, high=_LARGEST_BETA[x.dtype])
     _, mass = _sums(_flat(x), beta)
     mean = mass.mean(axis=-1).reshape(x.shape[:-2]) / x.shape[-2]
     return (np.exp(beta) / (2 * beta) * mean)[()]
@@ -112,9 +116,10 @@ def _sums(x: Array, beta: float) -> tuple[Array, Array]:
 
 def _blocks(batch: int, n: int) -> Iterator[tuple[slice, slice, slice]]:
     """Cover the upper triangle of every system's n × n matrix by blocks of at most _BLOCK."""
-    side = min(n, int(_BLOCK**0.5))
-    systems = max(1, _BLOCK // side**2)
-    cuts = [slice(i, min(i + side, n)) for i in range(0, n, side)]
+    parts = math.ceil(n / math.isqrt(_BLOCK))
+    edges = [n * i // parts for i in range(parts + 1)]  # of nearly equal lengths
+    cuts = [slice(i, j) for i, j in itertools.pairwise(edges)]
+    systems = max(1, _BLOCK // math.ceil(n / parts) ** 2)
     for start in range(0, batch, systems):
         for i, rows in enumerate(cuts):
             for columns in cuts[i:]:

@@ -206,6 +206,12 @@ def test_input_is_not_changed():
     assert (x == copy).all()
 
 
+def test_energy_at_the_smallest_beta():
+    x = sphere.uniform(3, 2, rng=np.random.default_rng(1))
+    tiny = float(np.finfo(float).tiny)
+    assert attention.energy(x, tiny) == pytest.approx(1 / (2 * tiny), rel=1e-14)
+
+
 def test_usa_is_the_gradient_of_the_energy():
     """d/ds E(x + s w) = n^{-1} sum_i <chi(x_i), w_i> for every tangent field w."""
     rng = np.random.default_rng(15)

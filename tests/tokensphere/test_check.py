@@ -73,7 +73,7 @@ TABLE = {
     "attention.velocity": {
         "x": (X, TOKENS), "beta": (1.0, BETA), "kind": ("unnormalized", KIND),
     },
-    "attention.energy": {"x": (X, TOKENS), "beta": (1.0, [*BETA, 0.0, 701.0])},
+    "attention.energy": {"x": (X, TOKENS), "beta": (1.0, [*BETA, 0.0, 5e-324, 701.0])},
     "harmonics.kernel_eigenvalue": {
         "k": (0, WHOLES), "beta": (1.0, BETAS), "d": (3, [*WHOLES, 1, 0]),
     },
