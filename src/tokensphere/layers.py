@@ -232,17 +232,23 @@ def _root(g: Array, d: int) -> Array:
     if n > d:
         values, vectors = np.linalg.eigh(g)
         return vectors[..., -d:] * np.sqrt(np.maximum(values[..., None, -d:], 0))
-    # Cholesky, column by column for the whole batch. Where a pivot is rounding, either so is its
-    # column (a token that lies in the span of those before it: nothing is left), or the pivot is
-    # lifted to the rounding level, which keeps the backward error there.
-    root = np.zeros_like(g)
+    # Cholesky, column by column for the whole batch, the token with most left to explain first:
+    # once that is rounding so is all the rest, and nothing small was ever divided by something
+    # smaller (tokens about to merge make G singular, layer after layer).
+    root, batch = np.zeros_like(g), np.arange(len(g))
+    left = np.einsum("bii->bi", g).copy()
     tiny = 8 * n * np.finfo(g.dtype).eps
     for j in range(n):
-        column = g[:, j:, j] - np.einsum("bik,bk->bi", root[:, j:, :j], root[:, j, :j])
-        pivot = np.maximum(column[:, 0], tiny)
-        lost = (column[:, 0] <= tiny) & (np.abs(column[:, 1:]) <= tiny).all(axis=-1)
-        column[:, 0] = pivot
-        root[:, j:, j] = np.where(lost[:, None], 0, column / np.sqrt(pivot)[:, None])
+        pivot = left.argmax(axis=-1)
+        most = left[batch, pivot]
+        column = g[batch, :, pivot] - np.einsum(
+            "bik,bk->bi", root[:, :, :j], root[batch, pivot, :j]
+        )
+        column[batch, pivot] = most
+        column *= np.where(most > tiny, 1 / np.sqrt(np.maximum(most, tiny)), 0)[:, None]
+        root[:, :, j] = column
+        left -= column**2
+        left[batch, pivot] = 0
     return root
 
 

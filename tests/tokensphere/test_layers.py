@@ -328,6 +328,19 @@ def test_the_chain_stays_a_gram_matrix(n, d, beta, repeats, seed):
     assert (values > 1e-10).sum() <= d
 
 
+def test_root_of_tokens_that_are_about_to_merge():
+    """Nearly singular in many ways at once: the factor's error stays at the rounding level."""
+    n, worst = 16, 0.0
+    rng = np.random.default_rng(1)
+    x = sphere.uniform(n, n, batch=(200,), rng=rng)
+    g = x @ np.swapaxes(x, -1, -2)
+    for _ in range(40):
+        root = layers._root(g, 4096)
+        worst = max(worst, np.abs(root @ np.swapaxes(root, -1, -2) - g).max())
+        g = layers._overlap_step(g, 2.0, 4096, 0.1, rng)
+    assert worst <= 32 * n * np.finfo(float).eps
+
+
 def test_backward_error_of_the_factor():
     """R R^T = G to rounding, however near to singular."""
     rng = np.random.default_rng(10)
