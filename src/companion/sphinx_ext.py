@@ -14,41 +14,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from companion import _interactive
+from companion import _interactive, _lean
 from companion._outputs import CLAIM, FIGURE, file_labels
 
-# What MathJax needs on our pages; the package brings four times as much.
-_MATHJAX_UNUSED = (
-    # inside tex-chtml.js, which every page loads
-    "a11y/assistive-mml.js",
-    "input/tex-base.js",
-    "input/tex.js",
-    "input/tex/extensions/all-packages.js",
-    "output/chtml.js",
-    "output/chtml/fonts/tex.js",
-    "ui/menu.js",
-    # for other kinds of input, output and machine
-    "adaptors",
-    "input/asciimath.js",
-    "input/tex-full.js",
-    "input/mml.js",
-    "input/mml",
-    "output/svg",
-    "output/svg.js",
-    "core.js",
-    "latest.js",
-    "loader.js",
-    "mml-chtml.js",
-    "mml-svg.js",
-    "node-main.js",
-    "startup.js",
-    "tex-chtml-full.js",
-    "tex-chtml-full-speech.js",
-    "tex-mml-chtml.js",
-    "tex-mml-svg.js",
-    "tex-svg.js",
-    "tex-svg-full.js",
-)
 _DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 
 
@@ -201,7 +169,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     if made.is_dir():
         shutil.copytree(made, static / "figures", dirs_exist_ok=True)
     _interactive.install(static)
-    _prune(static)
+    _lean.prune(static)
     for path in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
         _without_outputs(path)
     for path in Path(app.outdir).rglob("*.html"):
@@ -212,23 +180,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         )
         if mended != text:
             path.write_text(mended, encoding="utf-8")
-
-
-def _prune(static: Path) -> None:
-    """Take out of the site's static files what no page loads."""
-    unused = [static / "mathjax" / name for name in _MATHJAX_UNUSED]
-    unused.append(static / "locales")  # the theme's translations, used while building
-    # what MathJax says aloud, in all languages but the book's own
-    spoken = (static / "mathjax" / "sre" / "mathmaps").glob("*.json")
-    unused += [path for path in spoken if path.stem not in ("base", "en")]
-    unused += static.rglob("*.map")  # for people who debug the theme
-    # the second format of a font, for browsers older than ten years
-    unused += [path for path in static.rglob("*.ttf") if path.with_suffix(".woff2").is_file()]
-    for path in unused:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _without_outputs(path: Path) -> None:

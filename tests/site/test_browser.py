@@ -32,6 +32,10 @@ MATHS = """() => [...document.querySelectorAll('article .math')].map(m => {
   const box = m.querySelector('mjx-container');
   return box && !box.querySelector('mjx-merror') ? box.getBoundingClientRect().width : 0;
 })"""
+# The theme's script turns every icon into a drawing; what it lacks, it marks.
+ICONS = """() => [...document.querySelectorAll('svg.svg-inline--fa, i[class*="fa-"]')].filter(
+  icon => !icon.querySelector('path[d]') || icon.matches('.fa-missing')).map(icon => icon.outerHTML)
+"""
 # What axe-core finds, but for what is minor.
 AXE = """async () => {
   const result = await axe.run(document, {resultTypes: ["violations"]});
@@ -111,6 +115,7 @@ def test_every_page(site: Path, served: str, browser: Any, theme: str, width: in
         page.goto(f"{served}/{quote(name)}", wait_until="load")
         page.evaluate(READY)
         assert wrong == [], name
+        assert page.evaluate(ICONS) == [], name
         for box_width, box_height, ink_width, ink_height, colour in page.evaluate(DRAWINGS):
             drawings += 1
             assert min(box_width, box_height, ink_width, ink_height) > 50, name

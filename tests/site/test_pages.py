@@ -118,6 +118,7 @@ def test_the_pages_hold_no_dead_button(site: Path) -> None:
 def test_the_site_is_small_enough(site: Path) -> None:
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     assert size < 25e6
+    assert (site / "_static" / "scripts" / "fontawesome.js").stat().st_size < 1e5
 
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:
