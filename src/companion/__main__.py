@@ -197,6 +197,19 @@ def pdf(given: Path | None, output: Path | None) -> None:
 
 
 @cli.command()
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Copy them, to carry away."
+)
+@click.pass_obj
+def slides(given: Path | None, output: Path | None) -> None:
+    """Say where the built site's slides are, or copy them with all they need."""
+    from companion.slides import write_slides
+
+    for place in write_slides(open_book(find_root(given)), output):
+        click.echo(f"Slides: {place}  (S: the speaker's view, with notes)")
+
+
+@cli.command()
 @click.option("--port", type=int, default=8000, show_default=True, help="0 picks a free one.")
 @click.pass_obj
 def serve(given: Path | None, port: int) -> None:

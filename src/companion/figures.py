@@ -123,15 +123,16 @@ def save(
     _session.display(bundle, {"companion": {"kind": "figure", **record}})
 
 
-def show(id: str) -> "Again":
+def show(id: str, *, inline: bool = True) -> "Again":
     """Show a figure of another chapter again, with a link to it.
 
     For a page executed after the others (``companion: after: all``). Before the first build
-    it is a sentence that says so.
+    it is a sentence that says so. With ``inline=False`` the site shows the figure's
+    file, which keeps its own dark text: for a page with many.
     """
     check_id(id)
     found = [item for item in _all_figures() if item["id"] == id]
-    return Again(found[:1], missing=f"{FIRST_BUILD} the figure {id}.")
+    return Again(found[:1], inline=inline, missing=f"{FIRST_BUILD} the figure {id}.")
 
 
 def gallery() -> "Again":
@@ -139,18 +140,27 @@ def gallery() -> "Again":
 
     The site shows their files; the notebook itself lists them, or it would hold them all twice.
     """
-    return Again(_all_figures(), gallery=True, missing=f"{FIRST_BUILD} all figures of the book.")
+    missing = f"{FIRST_BUILD} all figures of the book."
+    return Again(_all_figures(), gallery=True, inline=False, missing=missing)
 
 
 class Again(_session.Shown):
     """Figures of other chapters, shown once more."""
 
-    def __init__(self, items: list[dict[str, Any]], *, missing: str, gallery: bool = False) -> None:
+    def __init__(
+        self,
+        items: list[dict[str, Any]],
+        *,
+        missing: str,
+        gallery: bool = False,
+        inline: bool = True,
+    ) -> None:
         super().__init__()
         self._cell = None  # shown when it is displayed, not when it is made
         self.items = items
         self._missing = missing
         self._gallery = gallery
+        self._inline = inline
 
     def __repr__(self) -> str:
         if not self.items:
@@ -163,7 +173,7 @@ class Again(_session.Shown):
         return {"text/plain": repr(self), "text/html": body}
 
     def _drawing(self, item: dict[str, Any]) -> str:
-        if self._gallery:
+        if not self._inline:
             return ""
         return _svg.inline(item["svg"].read_text("utf-8"), item["prefix"], item["alt"])
 
@@ -172,7 +182,8 @@ class Again(_session.Shown):
             return super()._metadata()
         keys = ("id", "caption", "alt", "link", "files")
         items = [{key: item[key] for key in keys} for item in self.items]
-        return {"companion": {"kind": "again", "gallery": self._gallery, "figures": items}}
+        record = {"kind": "again", "gallery": self._gallery, "inline": self._inline}
+        return {"companion": {**record, "figures": items}}
 
 
 def _all_figures() -> list[dict[str, Any]]:

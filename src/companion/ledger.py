@@ -79,6 +79,23 @@ def summary() -> Table:
     return Table(text, f'<p class="companion-summary">{total}{body}</p>')
 
 
+def claim(id: str) -> Table:
+    """Show a claim of another chapter again, with a link to it.
+
+    For a page executed after the others (``companion: after: all``). Before the first build
+    it is a sentence that says so.
+    """
+    found = _found()
+    if found is None:
+        return _not_yet()
+    for record in found:
+        if record["id"] == id:
+            box = claims.as_html(record).replace(f' id="claim-{id}"', "", 1)
+            here = f'href="#claim-{id}"'
+            return Table(claims.as_text(record), box.replace(here, f'href="{_link(record)}"', 1))
+    raise ValueError(f"there is no claim {id!r} in the executed chapters")
+
+
 def _found() -> list[dict[str, Any]] | None:
     root = _session.book_root()
     return (all_claims(root) or None) if root is not None else None
@@ -88,18 +105,21 @@ def _not_yet() -> Table:
     return Table(FIRST_BUILD, f'<p class="companion-missing">{html.escape(FIRST_BUILD)}</p>')
 
 
-def _row(claim: dict[str, Any]) -> str:
+def _link(claim: dict[str, Any]) -> str:
     root = _session.book_root()
     assert root is not None
     page = Path(os.path.relpath(root / "book" / claim["chapter"], Path.cwd())).as_posix()
-    link = html.escape(f"{quote(page)}.html#claim-{claim['id']}")
+    return html.escape(f"{quote(page)}.html#claim-{claim['id']}")
+
+
+def _row(claim: dict[str, Any]) -> str:
     note = f"<p>{html.escape(claim['note'])}</p>" if claim["note"] else ""
     checked = "".join(
         f"<dt>{name}</dt><dd>{html.escape(claim[key])}</dd>" for name, key in CHECKED if claim[key]
     )
     return (
         f"<tr><td>{claims.badge(claim['status'])}</td>"
-        f'<td><p><a href="{link}">{html.escape(claim["statement"])}</a></p>'
+        f'<td><p><a href="{_link(claim)}">{html.escape(claim["statement"])}</a></p>'
         f'<p class="companion-source">{html.escape(claim["source"])}</p>{note}</td>'
         f"<td>{f'<dl>{checked}</dl>' if checked else ''}</td></tr>"
     )

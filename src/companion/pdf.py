@@ -1,9 +1,9 @@
 """The whole book as a PDF, printed by Chromium from one page put together from the site's pages.
 
-Every page's article is taken as it stands in the built site, but for the gallery, whose figures are
-all in the chapters. Names and links are made unique, so that a link to another page leads to its
-place in the same document. Links to files beside the site, which a PDF cannot hold, become plain
-text; cells whose code the page hides are left out.
+Every page's article is taken as it stands in the built site, but for the gallery and the slides,
+whose figures are all in the chapters. Names and links are made unique, so that a link to another
+page leads to its place in the same document. Links to files beside the site, which a PDF cannot
+hold, become plain text; cells whose code the page hides are left out.
 """
 
 import html
@@ -106,7 +106,11 @@ def one_page(site: Path, names: list[str], place: Path) -> str:
 
 
 def _pages(book: Book) -> list[str]:
-    return [f"book/{page.name}.html" for page in book.pages if "figures.gallery()" not in page.text]
+    return [
+        f"book/{page.name}.html"
+        for page in book.pages
+        if "figures.gallery()" not in page.text and not page.name.startswith("slides/")
+    ]
 
 
 def _article(

@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from companion import _interactive, _lean
+from companion import _interactive, _lean, slides
 from companion._outputs import CLAIM, FIGURE, file_labels
 
 _DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
@@ -38,10 +38,10 @@ class MimeRenderer:
             return [_figure(renderer, data, record, drawings[0])]
         if record["kind"] == "again":
             classes = ["companion-gallery"] if record["gallery"] else []
-            if record["gallery"]:
-                shown = [_thumbnail(figure) for figure in record["figures"]]
-            else:
+            if record["inline"]:
                 shown = [_drawing(drawing) for drawing in drawings]
+            else:
+                shown = [_file(figure) for figure in record["figures"]]
             pairs = zip(record["figures"], shown, strict=True)
             again = [node for pair in pairs for node in _again(renderer, data, *pair)]
             return [nodes.container("", *again, classes=classes)]
@@ -85,7 +85,7 @@ def _drawing(svg: str) -> nodes.raw:
     return nodes.raw("", f'<div class="companion-drawing">{svg}</div>', format="html")
 
 
-def _thumbnail(record: dict[str, Any]) -> nodes.raw:
+def _file(record: dict[str, Any]) -> nodes.raw:
     """Show the figure's file; its address is completed when the page is known."""
     image = (
         f'<div class="companion-drawing"><img src="{{to_root}}_static/figures/{record["id"]}.svg" '
@@ -169,6 +169,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     if made.is_dir():
         shutil.copytree(made, static / "figures", dirs_exist_ok=True)
     _interactive.install(static)
+    slides.install(Path(app.outdir))
     _lean.prune(static)
     for path in (Path(app.outdir) / "_sources").rglob("*.ipynb"):
         _without_outputs(path)

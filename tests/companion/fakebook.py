@@ -122,6 +122,46 @@ status.table()
 ```
 """
 
+TALK = """# A talk
+
+Welcome.
+
+:::{admonition} 1 minute
+:class: say
+Hello.
+:::
+
+## A parabola, $x^2$
+
+Of [a chapter](../part%20one/demo.md):
+
+```{code-cell} ipython3
+:tags: [remove-input]
+
+from companion import figures, ledger
+
+figures.show("parabola", inline=False)
+```
+
+:::{admonition} 2 minutes
+:class: say
+This is it.
+:::
+
+## A claim
+
+```{code-cell} ipython3
+:tags: [remove-input]
+
+ledger.claim("mean-of-square")
+```
+
+:::{admonition} 2 minutes
+:class: say
+That holds.
+:::
+"""
+
 CONFIG = """title: A small book
 author: nobody
 only_build_toc_files: true

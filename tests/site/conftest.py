@@ -44,6 +44,7 @@ def _fake_book(root: Path) -> Any:
     book = fake.FakeBook(root)
     book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
     book.add("ledger", fake.LEDGER, "after: all")
+    book.add("slides/talk", fake.TALK, "after: all")
     _add_playground(book)
     return book
 

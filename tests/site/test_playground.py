@@ -386,3 +386,21 @@ def test_the_pictures_are_drawn(visit: Callable[..., Any], theme: str) -> None:
     ink = page.evaluate("playground.view.ink")
     bright = sum(map(float, ink.split("(")[1].split(")")[0].split(",")[:3])) / 3
     assert bright > 150 if theme == "dark" else bright < 105
+
+
+def test_a_link_may_name_a_preset(visit: Callable[..., Any]) -> None:
+    for name in ("waiting", "two-tokens"):
+        page = visit(f"#{name}", reduced_motion="reduce")
+        state = page.evaluate("playground.view.run.state")
+        assert state == page.evaluate(f"playground.preset('{name}')")
+        page.wait_for_load_state("load")
+        page.evaluate("() => MathJax.startup.promise")
+        page.wait_for_timeout(200)
+        top = page.locator(".playground-stage").bounding_box()["y"]
+        assert 0 <= top < 500, "the page shows the stage, not the words that have the name"
+        assert page.locator(f"a#{name}[data-preset={name}]").count() == 1
+
+
+def test_every_preset_has_a_name_on_the_page(still: Any) -> None:
+    for name in still.evaluate("Object.keys(playground.PRESETS)"):
+        assert still.locator(f"a#{name}[data-preset={name}]").count() == 1

@@ -245,9 +245,12 @@
 
   const toLink = (state) => `#${new URLSearchParams(Object.entries(valid(state)))}`;
 
-  // The state in a link's fragment, or null if there is none in it.
-  const fromLink = (fragment) =>
-    fragment.includes("beta=") ? valid(Object.fromEntries(new URLSearchParams(fragment.slice(1)))) : null;
+  // The state in a link's fragment, which may be a preset's name, or null if there is none in it.
+  const fromLink = (fragment) => {
+    const name = fragment.slice(1);
+    if (Object.hasOwn(PRESETS, name)) return preset(name);
+    return name.includes("beta=") ? valid(Object.fromEntries(new URLSearchParams(name))) : null;
+  };
 
   // A run: tokens and time. The step depends on the state alone, never on the machine, so a link
   // repeats a run exactly.
@@ -393,6 +396,7 @@
       this.watch();
       this.load(fromLink(location.hash) ?? preset("three-clusters"));
       this.play(!this.still.matches);
+      this.follow();
     }
 
     // -- state
