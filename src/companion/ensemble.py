@@ -35,6 +35,7 @@ from concurrent.futures import (
 )
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -77,8 +78,8 @@ def run(
     ----------
     function
         returns a number, an array, or a mapping from names to numbers and arrays, of the same
-        shape at every point. It takes what it needs from its arguments alone. On other processes
-        it is sent along if it was defined in a notebook, imported there if in a module.
+        shape at every point. On other processes it is imported if it is in a module, and sent
+        along if it was defined in a notebook, with the functions and constants that it uses there.
     grid
         parameter → its values: numbers, words or truth values, none twice.
     replicates, seed
@@ -92,9 +93,9 @@ def run(
         where to compute; by default :func:`executor` with its own defaults.
     folder
         where finished pieces are kept: what was finished when a run ended, however it ended, is
-        not computed again, unless the function's source, the seed, the book's code or the versions
-        of the libraries have changed. While the book is built it is a place in ``_build``; else
-        nothing is kept without a folder.
+        not computed again, unless the function's source, what it uses of the notebook, the seed,
+        the book's code or the versions of the libraries have changed. While the book is built it
+        is a place in ``_build``; else nothing is kept without a folder.
     progress
         whether to show a bar; by default on a terminal and in a notebook, not while building.
 
@@ -399,12 +400,46 @@ def _pieces(function: Function, seed: int, folder: Path | None) -> Pieces:
         folder = store.build_folder(root) / "ensembles" / chapter / function.__name__
     description: dict[str, object] = {
         "function": textwrap.dedent(inspect.getsource(function)),
+        "uses": _uses(function),
         "seed": seed,
         "code": code_hash(root) if root else None,
         "versions": store.versions(),
     }
     text = json.dumps(description, sort_keys=True)
     return Pieces(folder / hashlib.sha256(text.encode()).hexdigest()[:16], description)
+
+
+def _uses(function: Function) -> dict[str, str]:
+    """Return what a notebook's function takes from the notebook: functions' source, hashes of data.
+
+    What belongs to a module is left out: the book's code and the libraries' versions are known.
+    """
+    found: dict[str, str] = {}
+    waiting = [function]
+    while waiting:
+        here = waiting.pop()
+        if not inspect.isfunction(here) or here.__module__ != "__main__":
+            continue
+        inside = [cell.cell_contents for cell in here.__closure__ or ()]
+        values = dict(zip(here.__code__.co_freevars, inside))
+        values |= {n: here.__globals__[n] for n in _names(here.__code__) if n in here.__globals__}
+        values |= {"()": (here.__defaults__, here.__kwdefaults__)}
+        for name, value in values.items():
+            key, value = f"{here.__qualname__}.{name}", inspect.unwrap(value)
+            if key in found or inspect.ismodule(value):
+                continue
+            if not inspect.isroutine(value) and not inspect.isclass(value):
+                found[key] = hashlib.sha256(cloudpickle.dumps(value)).hexdigest()
+            elif value.__module__ == "__main__":
+                found[key] = textwrap.dedent(inspect.getsource(value))
+                waiting.append(value)
+    return found
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that a function's code, and the functions inside it, may look up."""
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*inner)
 
 
 def _what_was_found(name: str, pieces: Pieces, total: int, left: int) -> str:

@@ -1,4 +1,5 @@
 import itertools
+import linecache
 import os
 import signal
 import subprocess
@@ -238,6 +239,40 @@ def test_what_is_on_disk_is_not_computed_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(more.count_and_end, run(replicates=15).end)
     run("count_and_end", folder=tmp_path / "pieces", seed=2)
     assert len(calls()) == 150
+
+
+def test_what_a_function_uses_of_its_notebook_belongs_to_its_pieces(tmp_path: Path) -> None:
+    """Helpers, constants, closures, defaults: whichever changes, nothing old is read."""
+    cells = {
+        "constant": "gain = np.array([1.5, 0.5])",
+        "helper": "def helper(x): return (lambda y: y * gain.sum())(x)",
+        "maker": "def make(shift):\n    def value(rng, *, a, scale=SCALE):\n"
+        "        return scale * helper(a) + shift\n    return value",
+        "run": "found = run(make(SHIFT), {'a': [1.0]}, replicates=1, seed=1, folder=folder)",
+    }
+
+    def value(**changed: str) -> float:
+        notebook: dict[str, Any] = {
+            "__name__": "__main__",
+            "np": np,
+            "run": ensemble.run,
+            "folder": tmp_path,
+        }
+        for code in (cells | changed).values():
+            text = code.replace("SCALE", "1.0").replace("SHIFT", "0.0")
+            place = str(tmp_path / f"{hash(text)}.py")
+            linecache.cache[place] = (len(text), None, text.splitlines(True), place)
+            exec(compile(text, place, "exec"), notebook)
+        return float(notebook["found"]["value"].item())
+
+    assert value() == 2.0
+    assert value() == 2.0
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+    assert value(constant="gain = np.array([1.5, 1.5])") == 3.0
+    assert value(helper="def helper(x): return gain[0] * x + 1") == 2.5
+    assert value(maker=cells["maker"].replace("SCALE", "2 * gain[0]")) == 6.0
+    assert value(run=cells["run"].replace("SHIFT", "5.0")) == 7.0
+    assert len(list(tmp_path.rglob("*.npz"))) == 5
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "flip", "vanish"])
