@@ -1,5 +1,6 @@
 """How claims and figures stand in an executed notebook; light, so that any tool can read them."""
 
+import re
 from typing import Any
 
 CLAIM = "application/vnd.companion.claim+json"
@@ -9,6 +10,8 @@ REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not reproduced"
 DEPENDS = "depends on protocol"
 OPEN = "open"
+_FENCED = re.compile(r"^(`{3,}|~{3,}|:{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,2} ", re.MULTILINE)
 SIGNS = {REPRODUCED: "✓", NOT_REPRODUCED: "✗", DEPENDS: "≈", OPEN: "?"}
 
 
@@ -38,3 +41,24 @@ def declared(notebook: Any, mime: str) -> list[dict[str, Any]]:
             if record is not None:
                 found.setdefault(record["id"], record)
     return list(found.values())
+
+
+def figures_with_claims(notebook: Any) -> list[dict[str, Any]]:
+    """Return the declared figures, each with the ids of the claims checked in its section.
+
+    A section goes from one heading of the first or second level to the next. It is where the text
+    speaks of the figure and of the claims together.
+    """
+    sections: list[dict[str, list[str]]] = [{FIGURE: [], CLAIM: []}]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and _HEADING.search(_FENCED.sub("", cell.source)):
+            sections.append({FIGURE: [], CLAIM: []})
+        for output in cell.get("outputs", []):
+            for mime, ids in sections[-1].items():
+                if mime in output.get("data", {}):
+                    ids.append(output["data"][mime]["id"])
+    claims_of = {id: section[CLAIM] for section in reversed(sections) for id in section[FIGURE]}
+    return [
+        {**figure, "claims": list(dict.fromkeys(claims_of[figure["id"]]))}
+        for figure in declared(notebook, FIGURE)
+    ]

@@ -27,7 +27,7 @@ from papermill.engines import Engine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
 from companion import source, store
-from companion._outputs import CLAIM, FIGURE, declared
+from companion._outputs import CLAIM, declared, figures_with_claims
 
 _ANSI = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _PLACE = re.compile(r"Cell In\[(\d+)\], line (\d+)|<ipython-input-(\d+)[^>]*>.*line (\d+)")
@@ -127,7 +127,7 @@ def _execute(job: dict[str, Any]) -> None:
     _clean(notebook)
     _write(notebook, output / "notebook.ipynb")
     store.write_json(output / "claims.json", declared(notebook, CLAIM))
-    store.write_json(output / "figures.json", declared(notebook, FIGURE))
+    store.write_json(output / "figures.json", figures_with_claims(notebook))
     record = {
         "chapter": job["chapter"],
         "key": job["key"],

@@ -180,7 +180,7 @@ class Again(_session.Shown):
     def _metadata(self) -> dict[str, Any]:
         if not self.items:
             return super()._metadata()
-        keys = ("id", "caption", "alt", "link", "files")
+        keys = ("id", "caption", "alt", "link", "claims", "files")
         items = [{key: item[key] for key in keys} for item in self.items]
         record = {"kind": "again", "gallery": self._gallery, "inline": self._inline}
         return {"companion": {**record, "figures": items}}
@@ -197,7 +197,8 @@ def _all_figures() -> list[dict[str, Any]]:
             svg = execution.folder / "figures" / f"{record['id']}.svg"
             prefix = f"again{next(_times)}-{record['id']}"
             link = f"{quote(page)}.html#fig-{record['id']}"
-            found.append({**record, "svg": svg, "prefix": prefix, "link": link})
+            tested = {id: f"{quote(page)}.html#claim-{id}" for id in record.get("claims", ())}
+            found.append({**record, "svg": svg, "prefix": prefix, "link": link, "claims": tested})
     return found
 
 

@@ -113,12 +113,15 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 
 def copy_figures(book: Book, kinds: list[str], output: Path) -> int:
-    """Copy every figure with its data into a folder, with a manifest; return how many."""
+    """Copy every figure with its data into a folder, with a manifest; return how many.
+
+    The manifest says of each figure: caption, chapter, profile, parameters, seed, the claims
+    checked in its section, hashes of its files (the data are CSV), versions, and when it was made.
+    """
     found = executed(book)
     output.mkdir(parents=True, exist_ok=True)
     manifest = []
     for execution in found.values():
-        claims = [claim["id"] for claim in execution.claims()]
         record = execution.record()
         for figure in execution.figures():
             there = {name.rsplit(".", 1)[1] for name in figure["files"]}
@@ -139,7 +142,6 @@ def copy_figures(book: Book, kinds: list[str], output: Path) -> int:
                 {
                     **figure,
                     "files": files,
-                    "chapter_claims": claims,
                     "executed": record["when"],
                     "key": execution.key,
                 }

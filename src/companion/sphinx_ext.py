@@ -77,8 +77,20 @@ def _again(
         nodes.raw("", "<figcaption>", format="html"),
         _parsed(renderer, data, record["caption"], nodes.paragraph(record["caption"])),
         _links(record, chapter),
+        *_claim_links(record),
         nodes.raw("", "</figcaption></figure>", format="html"),
     )
+
+
+def _claim_links(record: dict[str, Any]) -> list[nodes.Node]:
+    """Link to the claims that are checked where the figure is made."""
+    if not record["claims"]:
+        return []
+    line = nodes.paragraph("", "Claims there: ", classes=["companion-links"])
+    for number, (id, link) in enumerate(record["claims"].items()):
+        line += [nodes.Text(", ")] if number else []
+        line += nodes.reference("", id, refuri=link, internal=True)
+    return [line]
 
 
 def _drawing(svg: str) -> nodes.raw:

@@ -1,5 +1,6 @@
 """Building for real, with kernels, on a small book: what works, what breaks, what is killed."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -133,7 +134,12 @@ def test_figures_with_manifest(built: Any, tmp_path: Path) -> None:
     assert done.returncode == 0
     (entry,) = json.loads((tmp_path / "manifest.json").read_text())
     assert entry["chapter"] == "part one/demo"
-    assert entry["chapter_claims"] == ["mean-of-square"]
+    assert entry["claims"] == []  # the claim is in the next section
+    assert entry["parameters"] == {"n": 12, "power": 2}
+    assert entry["seed"] == 0
+    data = (tmp_path / "parabola.csv").read_bytes()
+    assert entry["files"]["parabola.csv"] == hashlib.sha256(data).hexdigest()
+    assert entry["executed"].startswith("20")
     assert {path.name for path in tmp_path.iterdir()} == {*entry["files"], "manifest.json"}
     assert (tmp_path / "parabola.png").read_bytes().startswith(b"\x89PNG")
 

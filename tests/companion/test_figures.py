@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from companion import _session, _style, figures
+from companion._outputs import CLAIM, FIGURE, figures_with_claims
 from companion._svg import compact, inline
 
 
@@ -226,3 +228,26 @@ def test_the_quick_profile_makes_drawings_for_the_page_only(
     save()
     record = json.loads((folder / "curve.json").read_text())
     assert set(record["files"]) == {"curve.svg", "curve.csv"}
+
+
+def test_a_figure_goes_with_the_claims_of_its_section() -> None:
+    def code(mime: str, *ids: str) -> Any:
+        outputs = [{"data": {mime: {"id": id}}} for id in ids] + [{"data": {"text/plain": "1"}}]
+        return SimpleNamespace(cell_type="code", get={"outputs": outputs}.get)
+
+    def words(text: str) -> Any:
+        return SimpleNamespace(cell_type="markdown", source=text, get={}.get)
+
+    cells = [
+        *(code(CLAIM, "zero"), words("# Title"), code(FIGURE, "a"), code(CLAIM, "one", "two")),
+        *(words("### Deeper"), code(FIGURE, "b"), words("```\n# no heading\n```\n")),
+        *(code(CLAIM, "three"), words("Text.\n\n## Next"), code(FIGURE, "c"), code(FIGURE, "a")),
+        *(words("## Last"), code(CLAIM, "four")),
+    ]
+    found = figures_with_claims(SimpleNamespace(cells=cells))
+    together = ["one", "two", "three"]
+    assert {figure["id"]: figure["claims"] for figure in found} == {
+        "a": together,
+        "b": together,
+        "c": [],
+    }
