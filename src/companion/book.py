@@ -61,7 +61,7 @@ class Book:
 
     def key(self, page: Page, overrides: dict[str, Any], others: Iterable[str] = ()) -> str:
         """Return the key of an execution; ``others`` are the keys it reads the results of."""
-        content = [page.text, overrides, self.code, sorted(others)]
+        content = [page.text, overrides, self.code, sorted(others), page.data]
         text = json.dumps(content, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

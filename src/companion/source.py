@@ -5,6 +5,7 @@ listing a book or finding out that nothing changed must not load the notebook li
 """
 
 import ast
+import hashlib
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from companion.errors import Problem
 
 DEFAULT_TIMEOUT = 3600  # seconds a cell may take
 PROFILES = ("paper", "quick", "large")
+DATA = (".json", ".csv", ".npz")  # what a page may read that lies beside it
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*(.*)$")
 _OPTION = re.compile(r":([\w-]+):\s*(.*)$")
@@ -85,6 +87,16 @@ class Page:
     def timeout(self) -> float:
         """How many seconds one cell may take."""
         return float(self.settings.get("timeout", DEFAULT_TIMEOUT))
+
+    @property
+    def data(self) -> dict[str, str]:
+        """The data files that share the page's name (``page.json``), with their hashes."""
+        beside = (self.path.with_suffix(kind) for kind in DATA)
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in beside
+            if path.is_file()
+        }
 
     @property
     def after_all(self) -> bool:

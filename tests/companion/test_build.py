@@ -133,8 +133,8 @@ def test_figures_with_manifest(built: Any, tmp_path: Path) -> None:
     done = built.run("figures", "--format", "pdf", "--format", "png", "--output", str(tmp_path))
     assert done.returncode == 0
     (entry,) = json.loads((tmp_path / "manifest.json").read_text())
-    assert entry["chapter"] == "part one/demo"
     assert entry["claims"] == []  # the claim is in the next section
+    assert entry["chapter"] == "part one/demo"
     assert entry["parameters"] == {"n": 12, "power": 2}
     assert entry["seed"] == 0
     data = (tmp_path / "parabola.csv").read_bytes()
@@ -320,3 +320,22 @@ def test_a_worker_that_is_killed_is_a_failed_chapter(book: Any) -> None:
     assert build.returncode == 1
     assert "chapter wait" in err
     assert "Traceback" not in err
+
+
+def test_new_data_beside_a_chapter_execute_it_again(book: Any, no_site: None, command: Any) -> None:
+    code = "from pathlib import Path\nprint(Path('reader.json').read_text())"
+    book.add("reader", small("Reader", code))
+    data, copy = (book.root / "book" / f"reader.{kind}" for kind in ("json", "ipynb"))
+
+    def build() -> set[str]:
+        status, out, _ = command("--root", book.root, "build")
+        assert status == 0
+        return executed(out)
+
+    data.write_text("[1]")
+    copy.write_text("{}")  # a reader's own copy: no data
+    assert "reader" in build()
+    copy.write_text("{ }")
+    assert build() == set()
+    data.write_text("[2]")
+    assert build() == {"reader"}
