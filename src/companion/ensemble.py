@@ -85,7 +85,8 @@ def run(
     replicates, seed
         how many independent calls at each point; where their random numbers come from.
     axes
-        names and values of the axes of an array that the function returns, in order.
+        names and values of the axes of an array that the function returns, in order; an array of
+        fewer dimensions has the first of them.
     batch
         calls in one piece of work, by default an eighth of the replicates. Large enough to take
         longer than sending it, small enough not to be missed when it is lost.
@@ -253,7 +254,7 @@ class _Gathered:
         """Put the results of some replicates of point ``i`` into their place."""
         if not self._arrays:
             for name, values in results.items():
-                if values.ndim > 1 and values.shape[1:] != self._lengths():
+                if values.shape[1:] != self._lengths()[: values.ndim - 1]:
                     raise ValueError(
                         f"{self.name} returns an array of shape {values.shape[1:]} for {name!r}; "
                         f"the axes named for it have the lengths {self._lengths()}"
@@ -284,7 +285,7 @@ class _Gathered:
     def dataset(self) -> xr.Dataset:
         dims = (*self._grid, "replicate")
         variables = {
-            name: ((*dims, *self._axes) if values.ndim > len(dims) else dims, values)
+            name: ((*dims, *list(self._axes)[: values.ndim - len(dims)]), values)
             for name, values in self._arrays.items()
         }
         coordinates = {**self._grid, "replicate": np.arange(self._replicates), **self._axes}

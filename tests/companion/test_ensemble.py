@@ -79,6 +79,19 @@ def test_several_results_and_axes_of_their_own() -> None:
     assert found.place.values.tolist() == [10, 20, 30]
 
 
+def test_an_array_of_fewer_dimensions_has_the_first_axes() -> None:
+    def both(rng: np.random.Generator) -> dict[str, Any]:
+        return {"row": np.arange(2.0), "table": np.arange(6.0).reshape(2, 3), "number": 1.0}
+
+    found = ensemble.run(both, {}, replicates=2, seed=1, axes={"x": [5, 6], "y": [7, 8, 9]})
+    assert found.number.dims == ("replicate",)
+    assert found.row.dims == ("replicate", "x")
+    assert found.table.dims == ("replicate", "x", "y")
+    assert found.table.sel(x=6, y=7, replicate=1) == 3.0
+    with pytest.raises(ValueError, match=r"shape \(2, 3\) for 'table'"):
+        ensemble.run(both, {}, replicates=2, seed=1, axes={"x": [5, 6]})
+
+
 def test_no_parameters_at_all() -> None:
     found = ensemble.run(lambda rng: rng.normal(), {}, replicates=3, seed=1)
     assert found["<lambda>"].dims == ("replicate",)
