@@ -1,6 +1,7 @@
 """Plain notebooks of the chapters, for a class: with the solutions or without."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def write_notebooks(
     executed: bool = False,
     repository: str | None = None,
 ) -> list[Path]:
-    """Write every chapter as an .ipynb below ``output`` and return the files.
+    """Write every chapter as an .ipynb below ``output``, with its data, and return the notebooks.
 
     ``executed`` takes the notebooks of the last build, with what they show; otherwise they are
     made from the chapters' text, without. ``repository``, an address that git can clone, gives
@@ -47,6 +48,8 @@ def write_notebooks(
         path = output / f"{page.name}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
+        for name in page.data:
+            shutil.copyfile(page.path.with_name(name), path.with_name(name))
         written.append(path)
     return written
 

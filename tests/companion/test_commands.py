@@ -236,9 +236,11 @@ def test_notebooks_with_and_without_solutions(book: Any, command: Command) -> No
     )
     text = "# A\n\nQuestion.\n\n" + solution + gated + fake.cell("x = 44", "solution") + "End.\n"
     book.add("part/a", text)
+    (book.root / "book" / "part" / "a.csv").write_text("7")
     for option, there in (("--solutions", True), ("--no-solutions", False)):
         code, _, _ = command("--root", book.root, "notebooks", option)
         assert code == 0
+        assert (book.root / "_build" / "notebooks" / "part" / "a.csv").read_text() == "7"
         notebook = (book.root / "_build" / "notebooks" / "part" / "a.ipynb").read_text()
         for word in ("42", "Because", "43", "44"):
             assert (word in notebook) is there
