@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from companion import _interactive, _lean, slides
+from companion import _interactive, _lean, glossary, slides
 from companion._outputs import CLAIM, FIGURE, file_labels
 
 _DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
@@ -220,6 +220,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.mathjax")
     app.setup_extension("sphinx-mathjax-offline")
     app.add_post_transform(FileLinks)
+    glossary.setup(app)
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", add_static)
     app.connect("doctree-read", name_code_cells)

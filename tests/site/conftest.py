@@ -45,8 +45,25 @@ def _fake_book(root: Path) -> Any:
     book.add("part one/demo", fake.DEMO, "profiles:\n  quick: {n: 12}")
     book.add("ledger", fake.LEDGER, "after: all")
     book.add("slides/talk", fake.TALK, "after: all")
+    _add_glossary(book)
     _add_playground(book)
     return book
+
+
+def _add_glossary(book: Any) -> None:
+    text = "# Words\n\n```{glossary}\nhyperbola\n  A curve; a parabola is another.\n```\n"
+    book.add("words", text, plain=True)
+    text = (
+        "# A hyperbola\n\n## Hyperbolas\n\n*Of hyperbolas*, `hyperbola`, and "
+        "<b>a hyperbola</b>.\n\n[A hyperbola](words.md) and one more.\n\n- Another hyperbola: "
+        "hyperbolas!\n\nHyperbolas.\n"
+    )
+    book.add("curves", text, plain=True)
+    settings = book.root / "_config.yml"
+    text = settings.read_text(encoding="utf-8")
+    key = "    myst_heading_anchors"
+    terms = '    companion_terms: {hyperbola: "hyperbolas?"}\n'
+    settings.write_text(text.replace(key, terms + key), encoding="utf-8")
 
 
 def _add_playground(book: Any) -> None:

@@ -148,6 +148,22 @@ def test_jupyter_book_alone_builds_it_too(small_book: Path) -> None:
     assert 'id="claim-mean-of-square"' in page.read_text()
 
 
+def test_the_first_use_of_a_term_leads_to_the_glossary(small_site: Path) -> None:
+    page = parsed(small_site / "book" / "curves.html")
+    (link,) = page.select("a.companion-term")
+    assert link["href"] == "words.html#term-hyperbola"
+    assert link.find_parent("li").get_text().strip() == "Another hyperbola: hyperbolas!"
+    assert link.get_text() == "hyperbola"
+    assert not parsed(small_site / "book" / "words.html").select("a.companion-term")
+
+
+def test_no_term_is_linked_twice_on_a_page(site: Path) -> None:
+    for page in pages(site):
+        links = [str(link["href"]) for link in parsed(page).select("a.companion-term")]
+        assert len(links) == len(set(links)), page
+        assert not parsed(page).select("a a"), page
+
+
 def test_the_gallery_shows_files_and_the_status_names_the_chapter(small_site: Path) -> None:
     page = parsed(small_site / "book" / "ledger.html")
     pictures = page.select(".companion-gallery img")

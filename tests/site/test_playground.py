@@ -3,6 +3,7 @@
 Opened from a folder, as a reader of a copied site does.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -404,3 +405,19 @@ def test_a_link_may_name_a_preset(visit: Callable[..., Any]) -> None:
 def test_every_preset_has_a_name_on_the_page(still: Any) -> None:
     for name in still.evaluate("Object.keys(playground.PRESETS)"):
         assert still.locator(f"a#{name}[data-preset={name}]").count() == 1
+
+
+def test_links_in_the_book_lead_to_what_the_playground_knows(numbers: Any) -> None:
+    book = SCRIPT.parents[2]
+    found = {
+        link
+        for page in book.rglob("*.md")
+        for link in re.findall(r"playground\.(?:html|md)#([^\"'\s>)]+)", page.read_text("utf-8"))
+    }
+    assert len(found) >= 6
+    for link in found:
+        if link in numbers.evaluate("Object.keys(playground.PRESETS)"):
+            continue
+        state = numbers.evaluate("link => playground.fromLink(link)", f"#{link}")
+        said = dict(part.split("=") for part in link.split("&"))
+        assert {name: str(state[name]) for name in said} == said, link
