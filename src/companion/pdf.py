@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from bs4 import BeautifulSoup
 
-from companion import store
+from companion import _math, store
 from companion.book import Book
 from companion.errors import Problem
 
@@ -88,11 +88,11 @@ def one_page(site: Path, names: list[str], place: Path) -> str:
         for name, soup in pages.items()
     )
     head = "".join(
-        str(_moved(element, names[0], site, place))
+        _math.at_once(str(_moved(element, names[0], site, place)))
         for element in first.select('head link[rel="stylesheet"], head script, body script')
         if element.name == "link"
         or "MathJax" in element.text
-        or "mathjax" in str(element.get("src"))
+        or "mathjax/" in str(element.get("src"))
     )
     return (
         '<!doctype html><html lang="en" data-theme="light" data-mode="light"><head>'

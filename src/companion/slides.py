@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from bs4 import BeautifulSoup
 
-from companion import store
+from companion import _math, store
 from companion.book import Book
 from companion.errors import Problem
 
@@ -75,7 +75,7 @@ def deck(page: str) -> str:
         if element.name == "link" or "mathjax" in str(element).lower()
     ]
     slides = [_slide(section) for section in (whole, *sections)]
-    head = "".join(str(_moved(element)) for element in kept)
+    head = _math.at_once("".join(str(_moved(element)) for element in kept))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

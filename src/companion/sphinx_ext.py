@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from companion import _interactive, _lean, glossary, slides
+from companion import _interactive, _lean, _math, glossary, slides
 from companion._outputs import CLAIM, FIGURE, file_labels
 
 _DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
@@ -211,6 +211,7 @@ def choose_theme(app: Sphinx, config: Any) -> None:
 
 def add_static(app: Sphinx, config: Any) -> None:
     """Give the site the companion's own scripts."""
+    config.mathjax3_config = _math.settings(config.mathjax3_config)
     config.html_static_path.append(str(_interactive.STATIC))
 
 
@@ -221,6 +222,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx-mathjax-offline")
     app.add_post_transform(FileLinks)
     glossary.setup(app)
+    app.add_js_file(_math.SCRIPT, loading_method="defer")
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", add_static)
     app.connect("doctree-read", name_code_cells)
