@@ -11,7 +11,9 @@ from companion.exercises import Exercise, as_cells, exercises
 
 BOOK = open_book(Path(__file__).parents[2])
 TAUGHT = [
-    page for page in BOOK.chapters if not page.name.startswith("back/") and not page.after_all
+    page
+    for page in BOOK.chapters
+    if not page.name.startswith(("back/", "playground")) and not page.after_all
 ]
 ALL = [(page.name, e) for page in TAUGHT for e in exercises(page.text)]
 

@@ -23,9 +23,9 @@ READY = """async () => {
   }
   await document.fonts.ready;
 }"""
-# But for drawings that gave their place to a figure that turns.
+# But for drawings that gave their place to what moves.
 DRAWINGS = """() => [...document.querySelectorAll('.companion-drawing svg')].filter(
-  svg => !svg.closest('.companion-turns')).map(svg => {
+  svg => !svg.closest('.companion-turns, .tag_playground-paper')).map(svg => {
   const box = svg.getBoundingClientRect();
   const ink = svg.getBBox();
   return [box.width, box.height, ink.width, ink.height, getComputedStyle(svg).color];

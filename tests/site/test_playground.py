@@ -361,14 +361,18 @@ def test_everything_has_a_name(still: Any) -> None:
 
 def test_without_scripts_and_on_paper(browser: Any, address: str, still: Any) -> None:
     words, live = ".playground-still", ".playground-live"
+    drawing = "#fig-playground-still svg"
     assert not still.locator(words).is_visible()
+    assert not still.locator(drawing).is_visible()
     still.emulate_media(media="print")
     assert still.locator(words).is_visible()
+    assert still.locator(drawing).is_visible()
     assert not still.locator(live).is_visible()
     plain = browser.new_context(java_script_enabled=False)
     page = plain.new_page()
     page.goto(address)
     assert page.locator(words).is_visible()
+    assert page.locator(drawing).is_visible()
     assert page.locator(live).count() == 0
     plain.close()
 
