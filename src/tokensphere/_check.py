@@ -6,43 +6,64 @@ the argument, what was given and what is allowed. Inner loops never call these.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array: TypeAlias = NDArray[Any]
+from tokensphere import _xp
+from tokensphere._xp import Array as Array
+
 Kind: TypeAlias = Literal["softmax", "unnormalized"]
 
 #: how far a row may be from the unit sphere, by floating type
 UNIT_TOLERANCE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 
 
-def floating(value: ArrayLike, name: str) -> Array:
-    """Return ``value`` as a finite float32 or float64 array; integers become float64."""
+def array(value: ArrayLike, name: str) -> Array:
+    """Return ``value`` as a finite float32 or float64 array of its own library.
+
+    Other real types become the library's default (NumPy: float64); lists become NumPy arrays.
+    """
     try:
-        array = np.asarray(value)
-        if array.dtype not in UNIT_TOLERANCE:
-            if array.dtype.kind not in "iuf":
+        if _xp.is_foreign(value):
+            x = cast(Array, value)
+            if not _xp.is_real(x):
                 raise ValueError
-            array = array.astype(np.float64)
+            x = _xp.as_floating(x)
+        else:
+            x = np.asarray(value)
+            if x.dtype not in UNIT_TOLERANCE:
+                if x.dtype.kind not in "iuf":
+                    raise ValueError
+                x = x.astype(np.float64)
     except (ValueError, TypeError):
         raise ValueError(f"{name} must be an array of real numbers, got {_show(value)}") from None
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {_show(array[~np.isfinite(array)])}")
-    return array
+    finite = _xp.of(x).isfinite(x)
+    if not (finite.all() if isinstance(x, np.ndarray) else _xp.of(x).all(finite)):
+        raise ValueError(f"{name} must be finite, got {_show(x[~finite])}")
+    return x
 
 
-def tokens(value: ArrayLike, name: str = "x") -> Array:
+def floating(value: ArrayLike, name: str) -> Array:
+    """Return the same as a NumPy array, whatever its library: for functions that use NumPy."""
+    return _xp.to_numpy(array(value, name))
+
+
+def tokens(
+    value: ArrayLike, name: str = "x", read: Callable[[ArrayLike, str], Array] = array
+) -> Array:
     """Tokens: a float array (..., n, d) with n >= 1, d >= 2 and unit rows."""
-    x = floating(value, name)
+    x = read(value, name)
     if x.ndim < 2 or x.shape[-2] < 1 or x.shape[-1] < 2:
         raise ValueError(
-            f"{name} must have shape (..., n, d) with n >= 1 and d >= 2, got shape {x.shape}"
+            f"{name} must have shape (..., n, d) with n >= 1 and d >= 2, got shape {(*x.shape,)}"
         )
-    if x.size:
-        tolerance = UNIT_TOLERANCE[x.dtype]
-        worst = float(np.abs(np.sqrt(np.einsum("...d,...d->...", x, x)) - 1.0).max())
+    if 0 not in x.shape:
+        xp, tolerance = _xp.of(x), UNIT_TOLERANCE[_xp.precision(x)]
+        off = xp.abs(xp.sqrt(_xp.dot(x, x)) - 1.0)
+        worst = float(off.max() if xp is np else xp.max(off))
         if not worst <= tolerance:
             raise ValueError(
                 f"{name} must have unit rows (to {tolerance:g} in {x.dtype}), "
@@ -51,11 +72,15 @@ def tokens(value: ArrayLike, name: str = "x") -> Array:
     return x
 
 
-def angles(value: ArrayLike, name: str = "theta") -> Array:
+def angles(
+    value: ArrayLike, name: str = "theta", read: Callable[[ArrayLike, str], Array] = floating
+) -> Array:
     """Angles: a float array (..., n) with n >= 1."""
-    theta = floating(value, name)
+    theta = read(value, name)
     if theta.ndim < 1 or theta.shape[-1] < 1:
-        raise ValueError(f"{name} must have shape (..., n) with n >= 1, got shape {theta.shape}")
+        raise ValueError(
+            f"{name} must have shape (..., n) with n >= 1, got shape {(*theta.shape,)}"
+        )
     return theta
 
 
@@ -70,8 +95,8 @@ def number(
 ) -> float:
     """A finite real number between ``low`` and ``high`` (ends excluded where ``open_``)."""
     ok = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not ok and isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "iuf":
-        value, ok = value.item(), True
+    if not ok and (isinstance(value, np.ndarray) or _xp.is_foreign(value)):
+        ok = value.ndim == 0 and _xp.is_real(value)
     if ok:
         given = float(value)
         above = given > low if open_low else given >= low
@@ -139,7 +164,7 @@ def pull(value: Any, noise: str) -> float:
 
 
 def times(value: ArrayLike) -> Array:
-    """Times: at least one, never going back."""
+    """Times: at least one, never going back; on the host, whatever library they come from."""
     t = floating(value, "times").astype(np.float64)
     if t.ndim != 1 or t.size < 1 or (np.diff(t) < 0).any():
         raise ValueError(

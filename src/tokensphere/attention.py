@@ -22,12 +22,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tokensphere import _check
+from tokensphere import _check, _xp
 from tokensphere._check import Array, Kind
 from tokensphere.sphere import _tangent
 
-#: entries of a block of the n × n weight matrix: 512 KiB of float64, so that it stays in cache
-_BLOCK = 2**16
+#: entries of a block of the n × n weight matrix: 512 KiB of float64, so that it stays in cache;
+#: in other libraries than NumPy enough for a GPU to be busy, which is 128 MiB of float64
+_BLOCK, _FOREIGN_BLOCK = 2**16, 2**24
 #: largest beta whose exponential is still a number, by floating type
 _LARGEST_BETA = {np.dtype(np.float32): 85.0, np.dtype(np.float64): 700.0}
 
@@ -40,14 +41,15 @@ def weights(x: ArrayLike, beta: float) -> Array:
            [0.5, 0.5]])
     """
     x, beta = _check.tokens(x), _check.beta(beta)
-    w = np.exp(beta * (x @ np.swapaxes(x, -1, -2) - 1))
-    return (w / w.sum(axis=-1, keepdims=True)).astype(x.dtype, copy=False)
+    w = _xp.exp(beta * (x @ x.mT - 1))
+    return w / _xp.total(w, keepdims=True)
 
 
 def velocity(x: ArrayLike, beta: float, kind: Kind = "softmax") -> Array:
     r"""Velocity $\dot x$ of every token, shape ``(..., n, d)``, tangent to the sphere.
 
-    Costs $O(n^2 d)$ time; the weight matrix is never held whole, so memory is $O(nd)$.
+    Costs $O(n^2 d)$ time; the weight matrix of many tokens is never held whole, so memory
+    is $O(nd)$.
 
     Args:
         x: tokens, shape ``(..., n, d)``; leading axes are independent systems.
@@ -55,22 +57,23 @@ def velocity(x: ArrayLike, beta: float, kind: Kind = "softmax") -> Array:
         kind: ``"softmax"`` (SA) or ``"unnormalized"`` (USA), see the module's head.
     """
     x, kind = _check.tokens(x), _check.kind(kind)
-    return _velocity(x, usable_beta(beta, kind, x.dtype), kind)
+    return _velocity(x, usable_beta(beta, kind, _xp.precision(x)), kind)
 
 
 def energy(x: ArrayLike, beta: float) -> Array:
     r"""Interaction energy $\frac{1}{2\beta n^2}\sum_{ij} e^{\beta\langle x_i,x_j\rangle}$.
 
     USA is its gradient ascent: $dE/dt = \frac1n\sum_i |\dot x_i|^2 \ge 0$.
-    Shape ``(...)``. Needs $0 < \beta \le 700$: at $\beta = 0$ it is infinite for all tokens alike,
-    and below 2.2e-308 too large for a number.
+    Shape ``(...)``. Needs $0 < \beta \le 700$ (float32: 85): at $\beta = 0$ it is infinite for all
+    tokens alike, and below 2.2e-308 (float32: 1.2e-38) too large for a number.
     """
     x = _check.tokens(x)
-    smallest = float(np.finfo(np.float64).tiny)
-    beta = _check.number(beta, "beta", low=smallest, high=_LARGEST_BETA[x.dtype])
-    _, mass = _sums(_flat(x), beta)
-    mean = mass.mean(axis=-1).reshape(x.shape[:-2]) / x.shape[-2]
-    return (np.exp(beta) / (2 * beta) * mean)[()]
+    dtype = _xp.precision(x)
+    smallest = float(np.finfo(dtype).tiny)
+    beta = _check.number(beta, "beta", low=smallest, high=_LARGEST_BETA[dtype])
+    _, mass = _sums(_xp.flat(x), beta)
+    mean = _xp.reshape(_xp.of(x).mean(mass, axis=-1), x.shape[:-2]) / x.shape[-2]
+    return float(np.exp(beta)) / (2 * beta) * mean
 
 
 def usable_beta(beta: float, kind: Kind, dtype: np.dtype) -> float:
@@ -81,16 +84,12 @@ def usable_beta(beta: float, kind: Kind, dtype: np.dtype) -> float:
 
 def _velocity(x: Array, beta: float, kind: Kind) -> Array:
     """Evaluate the velocity of tokens that were checked before."""
-    moment, mass = _sums(_flat(x), beta)
+    moment, mass = _sums(_xp.flat(x), beta)
     if kind == "softmax":
         moment /= mass[..., None]
     else:
-        moment *= np.exp(beta) / x.shape[-2]
-    return _tangent(x, moment.reshape(x.shape))
-
-
-def _flat(x: Array) -> Array:
-    return x.reshape((-1, *x.shape[-2:]))
+        moment *= float(np.exp(beta)) / x.shape[-2]
+    return _tangent(x, _xp.reshape(moment, x.shape))
 
 
 def _sums(x: Array, beta: float) -> tuple[Array, Array]:
@@ -99,28 +98,31 @@ def _sums(x: Array, beta: float) -> tuple[Array, Array]:
     $w_{ij} = e^{\beta(\langle x_i,x_j\rangle - 1)}$; ``x`` is ``(batch, n, d)``. Each block of w
     serves its rows and, w being symmetric, its columns.
     """
-    moment, mass = np.zeros_like(x), np.zeros_like(x[..., 0])
-    for batch, rows, columns in _blocks(*x.shape[:2]):
-        xi, xj = x[batch, rows], x[batch, columns]
-        w = xi @ np.swapaxes(xj, -1, -2)
+    xp = _xp.of(x)
+    moment, mass = xp.zeros_like(x), xp.zeros_like(x[..., 0])
+    size = _BLOCK if xp is np else _FOREIGN_BLOCK
+    for batch, rows, columns in _blocks(x.shape[0], x.shape[1], size):
+        xi, xj = x[batch, rows, :], x[batch, columns, :]
+        w = xi @ xj.mT
         w -= 1
         w *= beta
-        np.exp(w, out=w)
-        moment[batch, rows] += w @ xj
-        mass[batch, rows] += w.sum(axis=-1)
+        w = _xp.exp(w)
+        moment = _xp.add(moment, (batch, rows, ...), w @ xj)
+        mass = _xp.add(mass, (batch, rows), _xp.total(w))
         if rows != columns:
-            moment[batch, columns] += np.swapaxes(w, -1, -2) @ xi
-            mass[batch, columns] += w.sum(axis=-2)
+            moment = _xp.add(moment, (batch, columns, ...), w.mT @ xi)
+            mass = _xp.add(mass, (batch, columns), _xp.total(w, axis=-2))
     return moment, mass
 
 
-def _blocks(batch: int, n: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Cover the upper triangle of every system's n × n matrix by blocks of at most _BLOCK."""
-    parts = math.ceil(n / math.isqrt(_BLOCK))
+def _blocks(batch: int, n: int, size: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Cover the upper triangle of every system's n × n matrix by blocks of at most ``size``."""
+    parts = math.ceil(n / math.isqrt(size))
     edges = [n * i // parts for i in range(parts + 1)]  # of nearly equal lengths
     cuts = [slice(i, j) for i, j in itertools.pairwise(edges)]
-    systems = max(1, _BLOCK // math.ceil(n / parts) ** 2)
+    systems = max(1, size // math.ceil(n / parts) ** 2)
     for start in range(0, batch, systems):
+        some = slice(start, min(start + systems, batch))
         for i, rows in enumerate(cuts):
             for columns in cuts[i:]:
-                yield slice(start, start + systems), rows, columns
+                yield some, rows, columns

@@ -1,6 +1,7 @@
 """How many clusters tokens form, and whether they form an antipodal pair.
 
-Distances are angles on the sphere, in radians.
+Distances are angles on the sphere, in radians. Tokens of another library than NumPy are counted on
+the host, and the counts are NumPy's.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def antipodal_split(x: ArrayLike, tol: float = 0.1) -> Array:
     >>> antipodal_split([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]])
     array([2, 1])
     """
-    x = _check.tokens(x)
+    x = _check.tokens(x, "x", _check.floating)
     tol = _check.number(tol, "tol", low=0.0, high=np.pi / 2, open_high=True)
     flipped = x + x[..., :1, :]
     apart = x - x[..., :1, :]

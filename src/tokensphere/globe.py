@@ -151,7 +151,7 @@ def power_spectrum(x: ArrayLike, degrees: ArrayLike) -> Array:
 
 
 def _tokens(x: ArrayLike, name: str) -> Array:
-    x = _check.tokens(x, name)
+    x = _check.tokens(x, name, _check.floating)
     if x.shape[-1] != 3:
         raise ValueError(f"{name} must lie on S^2, shape (..., n, 3), got shape {x.shape}")
     return x

@@ -18,15 +18,16 @@ depend on d at all.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tokensphere import _check
+from tokensphere import _check, _xp
 from tokensphere._check import Array
 from tokensphere.sphere import _normalize
 
@@ -35,8 +36,9 @@ Entries: TypeAlias = Literal["gaussian", "rademacher", "uniform"]
 
 #: normals of a block of matrices V: 2 MiB of float64
 _BLOCK = 2**18
-#: overlaps this close to 1 or -1 are looked at for coincident and antipodal tokens
-_NEAR = 1e-6
+#: overlaps this close to 1 or -1 are looked at for coincident and antipodal tokens; on a GPU a
+#: library may have rounded them to ten bits
+_NEAR, _FOREIGN_NEAR = 1e-6, 1e-2
 
 
 def forward(
@@ -88,13 +90,12 @@ def forward(
     pull = _check.pull(pull, noise)
     _check.choice(entries, "entries", ("gaussian", "rademacher", "uniform"))
     rng, kept = _check.generator(rng), _kept(depth, keep)
-    shape, x = x.shape, _normalize(x.reshape((-1, *x.shape[-2:])))
+    shape, x = x.shape, _normalize(_xp.flat(x))
     h = horizon / kept[-1]
     ties = None if noise == "independent" else _Ties.of(x)
-    out = np.empty((len(kept), *x.shape), x.dtype)
-    position = 0
-    for layer in range(1, kept[-1] + 1):
-        y = _weights(x @ np.swapaxes(x, -1, -2), beta) @ x
+
+    def layer(x: Array) -> Array:
+        y = _weights(x @ x.mT, beta) @ x
         if noise == "none":
             x = x + h * y
         elif noise == "common":
@@ -104,13 +105,9 @@ def forward(
         if pull:
             x = x + h * pull * y
         x = _normalize(x)
-        if ties is not None:
-            x = ties.restore(x)
-        if layer == kept[position]:
-            out[position] = x
-            position += 1
-    out = out.reshape((len(kept), *shape))
-    return out[0] if keep is None else out
+        return x if ties is None else ties.restore(x)
+
+    return _through(layer, x, kept, shape, keep)
 
 
 def overlap_chain(
@@ -146,7 +143,9 @@ def overlap_chain(
         rng: source of randomness.
         keep: as in :func:`forward`; the result is then ``(k, ..., n, n)``.
 
-    Overlaps within about 8n roundings of 1 or -1 count as coincident or antipodal.
+    Overlaps within about 8n roundings of 1 or -1 count as coincident or antipodal. The same ``rng``
+    gives the same numbers in every array library for n <= d; for n > d, where the basis is one of
+    eigenvectors, the same law.
 
     >>> rng = np.random.default_rng(1)
     >>> overlap_chain(np.eye(3), beta=2.0, d=768, depth=12, rng=rng).shape
@@ -157,35 +156,48 @@ def overlap_chain(
     horizon = _check.number(horizon, "horizon", low=0.0)
     pull = _check.number(pull, "pull")
     rng, kept = _check.generator(rng), _kept(depth, keep)
-    shape, g = g.shape, g.reshape((-1, *g.shape[-2:]))
-    h = horizon / kept[-1]
-    out = np.empty((len(kept), *g.shape), g.dtype)
-    position = 0
+    shape, h = g.shape, horizon / kept[-1]
     step = _pair_step if shape[-1] == 2 else _overlap_step
-    for layer in range(1, kept[-1] + 1):
-        g = step(g, beta, d, h, rng, pull)
-        if layer == kept[position]:
-            out[position] = g
-            position += 1
-    out = out.reshape((len(kept), *shape))
-    return out[0] if keep is None else out
+    return _through(lambda g: step(g, beta, d, h, rng, pull), _xp.flat(g), kept, shape, keep)
+
+
+def _through(
+    layer: Callable[[Array], Array],
+    state: Array,
+    kept: list[int],
+    shape: tuple[int, ...],
+    keep: int | None,
+) -> Array:
+    """Apply a layer again and again, and return the states, of the given shape, that are kept."""
+
+    def states(state: Array) -> Iterator[Array]:
+        for before, after in itertools.pairwise([0, *kept]):
+            for _ in range(before, after):
+                state = layer(state)
+            yield state
+
+    out = _xp.stack(states(state), len(kept))
+    out = _xp.reshape(out, (len(kept), *shape))
+    return out[0, ...] if keep is None else out
 
 
 def _overlap_step(
     g: Array, beta: float, d: int, h: float, rng: np.random.Generator, pull: float = 0.0
 ) -> Array:
     root = _root(g, d)
-    batch, _, m = root.shape
-    draws = _inner_and_outer_draws(batch, m, d, g.dtype, rng)
+    xp, (batch, n, m) = _xp.of(g), root.shape
+    draws = _inner_and_outer_draws(batch, m, d, g, rng)
     mixed = _weights(g, beta) @ root
     moved = math.sqrt(h) * (mixed @ draws)
-    moved[..., :m] += root + h * pull * mixed if pull else root
-    new = moved @ np.swapaxes(moved, -1, -2)
-    scale = 1 / np.sqrt(np.einsum("bii->bi", new))
+    moved = _xp.add(moved, (..., slice(m)), root + h * pull * mixed if pull else root)
+    new = moved @ moved.mT
+    scale = 1 / xp.sqrt(_xp.diagonal(new))
     new *= scale[:, :, None] * scale[:, None, :]
-    new = (new + np.swapaxes(new, -1, -2)) / 2
-    np.clip(new, -1, 1, out=new)
-    np.einsum("bii->bi", new)[...] = 1
+    new = (new + new.mT) / 2
+    if xp is not np:
+        return xp.where(_identity(n, new) == 1, 1.0, xp.clip(new, -1, 1))
+    np.minimum(np.maximum(new, -1, out=new), 1, out=new)
+    _xp.diagonal(new)[...] = 1
     return new
 
 
@@ -193,81 +205,82 @@ def _pair_step(
     g: Array, beta: float, d: int, h: float, rng: np.random.Generator, pull: float = 0.0
 ) -> Array:
     """Do the same step, with the same draws, for n = 2: written out, it takes half the time."""
-    r = g[:, 0, 1]
-    draws = math.sqrt(h) * _inner_and_outer_draws(len(g), 2, d, g.dtype, rng)
+    xp, r = _xp.of(g), g[:, 0, 1]
+    draws = math.sqrt(h) * _inner_and_outer_draws(g.shape[0], 2, d, g, rng)
     if pull:  # a multiple of the identity beside N
-        draws[:, [0, 1], [0, 1]] += h * pull
+        draws = _xp.add(draws, (..., slice(2)), h * pull * _identity(2, g))
     rest = (1 - r) * (1 + r)
-    s = np.sqrt(np.where(rest <= 16 * np.finfo(g.dtype).eps, 0, rest))
-    other = 1 / (1 + np.exp(np.minimum(beta * (1 - r), 80)))  # weight of the other token
-    first, second = draws[:, 0].T, draws[:, 1].T
+    s = xp.sqrt(xp.where(rest <= 16 * float(np.finfo(_xp.precision(g)).eps), 0.0, rest))
+    other = 1 / (1 + xp.exp(xp.minimum(beta * (1 - r), 80.0)))  # weight of the other token
+    first, second = draws[:, 0, :].T, draws[:, 1, :].T
     one = (1 - other + other * r) * first + other * s * second
     two = (other + (1 - other) * r) * first + (1 - other) * s * second
-    one[0] += 1
-    two[0] += r
-    two[1] += s
-    overlap = (one * two).sum(axis=0) / np.sqrt((one * one).sum(axis=0) * (two * two).sum(axis=0))
-    new = np.ones_like(g)
-    new[:, 0, 1] = new[:, 1, 0] = np.clip(overlap, -1, 1)
-    return new
+    one = _xp.add(one, (0, ...), 1.0)
+    two = _xp.add(_xp.add(two, (0, ...), r), (1, ...), s)
+    squares = _xp.total(one * one, axis=0) * _xp.total(two * two, axis=0)
+    overlap = _xp.total(one * two, axis=0) / xp.sqrt(squares)
+    overlap = xp.minimum(xp.maximum(overlap, -1.0), 1.0)
+    new = xp.ones_like(g)
+    return _xp.put(_xp.put(new, (..., 0, 1), overlap), (..., 1, 0), overlap)
+
+
+def _identity(n: int, like: Array) -> Array:
+    return _xp.beside(np.eye(n, dtype=_xp.precision(like)), like)
 
 
 def _inner_and_outer_draws(
-    batch: int, m: int, d: int, dtype: np.dtype, rng: np.random.Generator
+    batch: int, m: int, d: int, like: Array, rng: np.random.Generator
 ) -> Array:
     """Draw N, and beside it B: chi variables on the diagonal, normals below it, zeros above."""
-    columns = min(m, d - m)
+    columns, dtype = min(m, d - m), _xp.precision(like)
     draws = rng.standard_normal((batch, m, m + columns), dtype=dtype.type)
     if columns:
         bartlett, i = draws[..., m:], np.arange(columns)
         bartlett *= np.tri(m, columns, -1, dtype=dtype)
         shapes = np.broadcast_to((d - m - i) / 2, (batch, columns))
         bartlett[:, i, i] = np.sqrt(2 * rng.standard_gamma(shapes, dtype=dtype.type))
-    return draws
+    return _xp.beside(draws, like)
 
 
 def _root(g: Array, d: int) -> Array:
     """A factor R, shape ``(batch, n, min(n, d))``, of Gram matrices: R R^T = G to rounding."""
-    n = g.shape[-1]
+    xp, n = _xp.of(g), g.shape[-1]
     if n > d:
-        values, vectors = np.linalg.eigh(g)
-        return vectors[..., -d:] * np.sqrt(np.maximum(values[..., None, -d:], 0))
+        values, vectors = xp.linalg.eigh(g)
+        return vectors[..., -d:] * xp.sqrt(xp.maximum(values[..., None, -d:], 0.0))
     # Cholesky, column by column for the whole batch, the token with most left to explain first:
     # once that is rounding so is all the rest, and nothing small was ever divided by something
     # smaller (tokens about to merge make G singular, layer after layer).
-    root, batch = np.zeros_like(g), np.arange(len(g))
-    left = np.einsum("bii->bi", g).copy()
-    tiny = 8 * n * np.finfo(g.dtype).eps
+    root, left = xp.zeros_like(g), _xp.diagonal(g) + 0
+    tiny = 8 * n * float(np.finfo(_xp.precision(g)).eps)
     for j in range(n):
-        pivot = left.argmax(axis=-1)
-        most = left[batch, pivot]
-        column = g[batch, :, pivot] - np.einsum(
-            "bik,bk->bi", root[:, :, :j], root[batch, pivot, :j]
-        )
-        column[batch, pivot] = most
-        column *= np.where(most > tiny, 1 / np.sqrt(np.maximum(most, tiny)), 0)[:, None]
-        root[:, :, j] = column
+        pivot = xp.argmax(left, axis=-1)
+        most, known = _xp.largest(left), root[:, :, :j]
+        column = _xp.pick(g.mT, pivot) - _xp.dot(known, _xp.pick(known, pivot)[:, None, :])
+        column = _xp.put_each(column, pivot, most)
+        column *= (1 / xp.sqrt(xp.where(most > tiny, most, math.inf)))[:, None]
+        root = _xp.put(root, (..., j), column)
         left -= column**2
-        left[batch, pivot] = 0
+        left = _xp.put_each(left, pivot, 0.0)
     return root
 
 
 def _gram(value: ArrayLike, d: int) -> Array:
-    g = _check.floating(value, "gram0")
+    g = _check.array(value, "gram0")
     if g.ndim < 2 or g.shape[-1] != g.shape[-2] or g.shape[-1] < 1:
-        raise ValueError(f"gram0 must have shape (..., n, n) with n >= 1, got shape {g.shape}")
-    if not g.size:
+        raise ValueError(f"gram0 must have shape (..., n, n) with n >= 1, got shape {(*g.shape,)}")
+    if 0 in g.shape:
         return g
-    tolerance = _check.UNIT_TOLERANCE[g.dtype]
-    diagonal = np.abs(np.einsum("...ii->...i", g) - 1).max()
+    xp, tolerance = _xp.of(g), _check.UNIT_TOLERANCE[_xp.precision(g)]
+    diagonal = float(xp.max(xp.abs(_xp.diagonal(g) - 1)))
     if diagonal > tolerance:
         raise ValueError(
             f"gram0 must have ones on its diagonal (to {tolerance:g}), got {1 + diagonal:.6g}"
         )
-    skew = np.abs(g - np.swapaxes(g, -1, -2)).max()
+    skew = float(xp.max(xp.abs(g - g.mT)))
     if skew > tolerance:
         raise ValueError(f"gram0 must be symmetric (to {tolerance:g}), it is off by {skew:.3g}")
-    values = np.linalg.eigvalsh(g)
+    values = _xp.to_numpy(xp.linalg.eigvalsh(g))
     if values.min() < -tolerance * g.shape[-1]:
         raise ValueError(
             f"gram0 must be positive semidefinite, got the eigenvalue {values.min():.3g}"
@@ -291,8 +304,8 @@ def _kept(depth: int, keep: int | None) -> list[int]:
 
 def _weights(g: Array, beta: float) -> Array:
     # no row has an overlap above that with itself, 1
-    w = np.exp(beta * (g - 1))
-    w /= w.sum(axis=-1, keepdims=True)
+    w = _xp.exp(beta * (g - 1))
+    w /= _xp.total(w, keepdims=True)
     return w
 
 
@@ -309,32 +322,33 @@ def _common(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
 def _through_factor(y: Array, rng: np.random.Generator) -> Array:
     # y = r^T q^T: V q is d x n independent normals. From y itself, not from y y^T, whose root
     # would lose half of the digits of tokens that are about to merge.
-    r = np.linalg.qr(np.swapaxes(y, -1, -2), mode="r")
-    return np.swapaxes(r, -1, -2) @ rng.standard_normal(y.shape, dtype=y.dtype.type)
+    xp = _xp.of(y)
+    r = xp.linalg.qr(y.mT, mode="r") if xp is np else xp.linalg.qr(y.mT)[1]
+    return r.mT @ _draw(y.shape, "gaussian", y, rng)
 
 
 def _with_whole_matrix(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
     d = y.shape[-1]
-    out = np.empty_like(y)
-    for block in _blocks(len(y), d * d):
-        v = _draw((len(y[block]), d, d), entries, y.dtype, rng)
-        out[block] = y[block] @ np.swapaxes(v, -1, -2)
-    return out
+
+    def moved(some: Array) -> Array:
+        return some @ _draw((some.shape[0], d, d), entries, y, rng).mT
+
+    return _xp.join((moved(some) for some in _xp.cut(y, _BLOCK // d**2)), y)
 
 
 def _independent(y: Array, entries: Entries, rng: np.random.Generator) -> Array:
     """V_i y_i with a V_i for every token."""
-    if entries == "gaussian":
-        return np.linalg.norm(y, axis=-1, keepdims=True) * rng.standard_normal(
-            y.shape, dtype=y.dtype.type
-        )
     d = y.shape[-1]
-    flat = y.reshape(-1, d)
-    out = np.empty_like(flat)
-    for block in _blocks(len(flat), d * d):
-        v = _draw((len(flat[block]), d, d), entries, y.dtype, rng)
-        out[block] = (v @ flat[block][..., None])[..., 0]
-    return out.reshape(y.shape)
+    if entries == "gaussian":
+        length = _xp.of(y).linalg.vector_norm(y, axis=-1, keepdims=True)
+        return length * _draw(y.shape, entries, y, rng)
+
+    def moved(some: Array) -> Array:
+        return (_draw((some.shape[0], d, d), entries, y, rng) @ some[..., None])[..., 0]
+
+    single = _xp.reshape(y, (math.prod(y.shape[:-1]), d))
+    single = _xp.join((moved(some) for some in _xp.cut(single, _BLOCK // d**2)), single)
+    return _xp.reshape(single, y.shape)
 
 
 def _factor_is_faster(batch: int, n: int, d: int) -> bool:
@@ -343,21 +357,16 @@ def _factor_is_faster(batch: int, n: int, d: int) -> bool:
     return d >= 8 and few and batch * d * (d - n) >= 3000
 
 
-def _draw(
-    shape: tuple[int, ...], entries: Entries, dtype: np.dtype, rng: np.random.Generator
-) -> Array:
-    """Entries of mean 0 and variance 1."""
+def _draw(shape: tuple[int, ...], entries: Entries, like: Array, rng: np.random.Generator) -> Array:
+    """Entries of mean 0 and variance 1, drawn on the host: the same in every library."""
+    dtype = _xp.precision(like)
     if entries == "gaussian":
-        return rng.standard_normal(shape, dtype=dtype.type)
-    if entries == "rademacher":
-        return (2 * rng.integers(0, 2, shape, dtype=np.int8) - 1).astype(dtype)
-    return math.sqrt(12) * (rng.random(shape, dtype=dtype.type) - 0.5)
-
-
-def _blocks(count: int, size: int) -> Iterator[slice]:
-    step = max(1, _BLOCK // size)
-    for start in range(0, count, step):
-        yield slice(start, start + step)
+        draws = rng.standard_normal(shape, dtype=dtype.type)
+    elif entries == "rademacher":
+        draws = (2 * rng.integers(0, 2, shape, dtype=np.int8) - 1).astype(dtype)
+    else:
+        draws = math.sqrt(12) * (rng.random(shape, dtype=dtype.type) - 0.5)
+    return _xp.beside(draws, like)
 
 
 @dataclass(frozen=True)
@@ -373,20 +382,19 @@ class _Ties:
     @classmethod
     def of(cls, x: Array) -> _Ties | None:
         """Find the exact ties of tokens ``(batch, n, d)``; None if there are none."""
-        batch, n, _ = x.shape
-        g = np.abs(x @ np.swapaxes(x, -1, -2))
-        np.einsum("bii->bi", g)[...] = 0
-        near = np.flatnonzero((g > 1 - _NEAR).any(axis=(1, 2)))
+        xp, (batch, n, _) = _xp.of(x), x.shape
+        g = xp.abs(x @ x.mT) * (1 - _identity(n, x))
+        close = xp.any(g > 1 - (_NEAR if xp is np else _FOREIGN_NEAR), axis=(1, 2))
         source = np.tile(np.arange(n), (batch, 1))
-        sign = np.ones((batch, n), x.dtype)
-        for b in near:
-            source[b], sign[b] = _tied(x[b] + 0)
+        sign = np.ones((batch, n), _xp.precision(x))
+        for b in np.flatnonzero(_xp.to_numpy(close)):
+            source[b], sign[b] = _tied(_xp.to_numpy(x[int(b), ...]) + 0)
         if (source == np.arange(n)).all():
             return None
-        return cls(source, sign[..., None])
+        return cls(_xp.beside(source[..., None], x), _xp.beside(sign[..., None], x))
 
     def restore(self, x: Array) -> Array:
-        return self.sign * np.take_along_axis(x, self.source[..., None], axis=1)
+        return self.sign * _xp.of(x).take_along_axis(x, self.source, axis=1)
 
 
 def _tied(x: Array) -> tuple[Array, Array]:

@@ -19,13 +19,13 @@ here is of order 2, and shares nothing with it but the attention weights' defini
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tokensphere import _check
+from tokensphere import _check, _xp
 from tokensphere._check import Array
 from tokensphere.sphere import _normalize, _tangent
 from tokensphere.trajectory import Trajectory
@@ -93,17 +93,20 @@ def solve(
     steps, rng = _check.whole(steps, "steps"), _check.generator(rng)
     gaps = np.diff(times)
     shares = _share(gaps, steps)
-    states = np.empty((times.size, *x.shape), x.dtype)
-    states[0] = x
-    x = _normalize(x.reshape((-1, *x.shape[-2:])))
     step = {"common": _common, "independent": _independent, "none": _none}[noise]
-    evaluations = 0
-    for k, (gap, share) in enumerate(zip(gaps, shares, strict=True)):
-        for _ in range(share):
-            x = step(x, beta, gap / share, rng, pull)
-        evaluations += int(share) * len(_FINAL) * (1 if noise == "none" else 2)
-        states[k + 1] = x.reshape(states.shape[1:]) if share else states[k]
-    return Trajectory(times, states, evaluations)
+
+    def states(state: Array) -> Iterator[Array]:
+        yield state
+        shape, x = state.shape, _normalize(_xp.flat(state))
+        for gap, share in zip(gaps, shares, strict=True):
+            for _ in range(share):
+                x = step(x, beta, float(gap) / share, rng, pull)
+            if share:
+                state = _xp.reshape(x, shape)
+            yield state
+
+    evaluations = sum(shares) * len(_FINAL) * (1 if noise == "none" else 2)
+    return Trajectory(times, _xp.stack(states(x), times.size), evaluations)
 
 
 def _share(gaps: Array, steps: int) -> list[int]:
@@ -128,37 +131,35 @@ def _share(gaps: Array, steps: int) -> list[int]:
 
 def _common(x: Array, beta: float, h: float, rng: np.random.Generator, pull: float = 0.0) -> Array:
     d = x.shape[-1]
-    members = max(1, _BLOCK // (2 * d * d))
-    out = np.empty_like(x)
-    for start in range(0, len(x), members):
-        block = slice(start, start + members)
-        first, second = _noise((len(x[block]), 2, d, d), h, x.dtype, rng)
 
-        def alone(x: Array, s: Array = first) -> Array:
-            return _attend(x, beta)[2] @ s
+    def moved(x: Array) -> Array:
+        first, second = _noise((x.shape[0], 2, d, d), h, x, rng)
 
-        def with_drift(x: Array, s: Array = second) -> Array:
+        def alone(x: Array) -> Array:
+            return _attend(x, beta)[2] @ first
+
+        def with_drift(x: Array) -> Array:
             g, a, y = _attend(x, beta)
-            return y @ s + h * (_common_drift(x, g, a, y, beta) + pull * y)
+            return y @ second + h * (_common_drift(x, g, a, y, beta) + pull * y)
 
-        out[block] = _follow(_follow(x[block], alone), with_drift)
-    return out
+        return _follow(_follow(x, alone), with_drift)
+
+    return _xp.join((moved(some) for some in _xp.cut(x, _BLOCK // (2 * d**2))), x)
 
 
 def _independent(
     x: Array, beta: float, h: float, rng: np.random.Generator, pull: float = 0.0
 ) -> Array:
     # V_i y_i has the law of |y_i| times d normals, and so have the diffusions
-    first, second = _noise((len(x), 2, *x.shape[1:]), h, x.dtype, rng)
+    first, second = _noise((x.shape[0], 2, *x.shape[1:]), h, x, rng)
 
     def alone(x: Array) -> Array:
         y = _attend(x, beta)[2]
-        return np.linalg.norm(y, axis=-1, keepdims=True) * first
+        return _length(y) * first
 
     def with_drift(x: Array) -> Array:
         _, a, y = _attend(x, beta)
-        length = np.linalg.norm(y, axis=-1, keepdims=True)
-        return length * second + h * (_independent_drift(x, a, y, beta) + pull * y)
+        return _length(y) * second + h * (_independent_drift(x, a, y, beta) + pull * y)
 
     return _follow(_follow(x, alone), with_drift)
 
@@ -168,12 +169,16 @@ def _none(x: Array, beta: float, h: float, rng: np.random.Generator, pull: float
 
 
 def _noise(
-    shape: tuple[int, ...], h: float, dtype: np.dtype, rng: np.random.Generator
+    shape: tuple[int, ...], h: float, like: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     r"""The pair $\sqrt h S_1, \sqrt h S_2$; a member's draws lie together, whatever the block."""
-    z = math.sqrt(h) * rng.standard_normal(shape, dtype=dtype.type)
+    z = math.sqrt(h) * rng.standard_normal(shape, dtype=_xp.precision(like).type)
     first = math.sqrt(0.5) * z[:, 0]
-    return first, z[:, 1] - first
+    return _xp.beside(first, like), _xp.beside(z[:, 1] - first, like)
+
+
+def _length(y: Array) -> Array:
+    return _xp.of(y).linalg.vector_norm(y, axis=-1, keepdims=True)
 
 
 def _follow(x: Array, field: Callable[[Array], Array]) -> Array:
@@ -191,23 +196,21 @@ def _follow(x: Array, field: Callable[[Array], Array]) -> Array:
 
 def _attend(x: Array, beta: float) -> tuple[Array, Array, Array]:
     """Overlaps G, weights A and y = A x."""
-    g = x @ np.swapaxes(x, -1, -2)
-    a = np.exp(beta * (g - g.max(axis=-1, keepdims=True)))
-    a /= a.sum(axis=-1, keepdims=True)
+    g = x @ x.mT
+    a = _xp.exp(beta * (g - _xp.largest(g, keepdims=True)))
+    a /= _xp.total(a, keepdims=True)
     return g, a, a @ x
 
 
 def _common_drift(x: Array, g: Array, a: Array, y: Array, beta: float) -> Array:
     """Stratonovich drift, up to a multiple of x_i, which the projection removes."""
-    k, gram = y @ np.swapaxes(x, -1, -2), y @ np.swapaxes(y, -1, -2)
-    own = np.einsum("...jj->...j", k)[..., None, :]
-    square = np.einsum("...ii->...i", gram)[..., None]
+    k, gram = y @ x.mT, y @ y.mT
+    own, square = _xp.diagonal(k)[..., None, :], _xp.diagonal(gram)[..., None]
     w = a * (beta * (k - own * g + gram * g - square) - own)
     return -0.5 * (a @ y + w @ x)
 
 
 def _independent_drift(x: Array, a: Array, y: Array, beta: float) -> Array:
-    k = y @ np.swapaxes(x, -1, -2)
-    square = np.einsum("...i,...i->...", y, y)[..., None]
-    own = np.einsum("...ii->...i", a)[..., None]
+    k, square = y @ x.mT, _xp.dot(y, y)[..., None]
+    own = _xp.diagonal(a)[..., None]
     return -0.5 * (own * y + beta * ((a * k) @ x - square * y))

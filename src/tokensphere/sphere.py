@@ -1,6 +1,8 @@
 r"""The sphere $S^{d-1}$: drawing tokens on it, projecting onto it and onto its tangent planes.
 
-Tokens are arrays of shape ``(..., n, d)`` whose rows are unit vectors.
+Tokens are arrays of shape ``(..., n, d)`` whose rows are unit vectors. They may be NumPy's, or of
+any other library of the array API standard (JAX, PyTorch, ...): here and in attention, layers, sde
+and flow, results stay in the library, type and device of the tokens given.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from tokensphere import _check
+from tokensphere import _check, _xp
 from tokensphere._check import Array
 
 
@@ -22,7 +24,8 @@ def uniform(
 ) -> Array:
     """Draw ``n`` independent uniform tokens: shape ``(*batch, n, d)``.
 
-    A standard normal vector divided by its norm is uniform on the sphere.
+    A standard normal vector divided by its norm is uniform on the sphere. They are NumPy's, like
+    ``rng``; another library's ``asarray`` takes them on.
 
     >>> uniform(3, 2, rng=np.random.default_rng(1), batch=(5,)).shape
     (5, 3, 2)
@@ -45,11 +48,12 @@ def normalize(x: ArrayLike) -> Array:
     array([[0.6, 0.8],
            [0. , 1. ]])
     """
-    x = _check.floating(x, "x")
+    x = _check.array(x, "x")
     if x.ndim < 1 or x.shape[-1] < 2:
-        raise ValueError(f"x must have shape (..., d) with d >= 2, got shape {x.shape}")
-    largest = np.abs(x).max(axis=-1, keepdims=True)
-    if (largest == 0).any():
+        raise ValueError(f"x must have shape (..., d) with d >= 2, got shape {(*x.shape,)}")
+    xp = _xp.of(x)
+    largest = xp.max(xp.abs(x), axis=-1, keepdims=True)
+    if xp.any(largest == 0):
         raise ValueError("x must have no zero row: a zero vector has no direction")
     return _normalize(x / largest)
 
@@ -62,29 +66,34 @@ def tangent(x: ArrayLike, v: ArrayLike) -> Array:
     >>> tangent([[1.0, 0.0]], [[2.0, 3.0]])
     array([[0., 3.]])
     """
-    x, v = _check.tokens(x), _check.floating(v, "v")
+    x, v = _check.tokens(x), _check.array(v, "v")
+    if _xp.of(v) is not _xp.of(x):
+        raise ValueError(f"v must be an array of the library of x, {type(x)}, got {type(v)}")
     if v.ndim < 1 or v.shape[-1] != x.shape[-1]:
-        raise ValueError(f"v must have rows of length {x.shape[-1]} like x, got shape {v.shape}")
+        raise ValueError(
+            f"v must have rows of length {x.shape[-1]} like x, got shape {(*v.shape,)}"
+        )
     return _tangent(x, v)
 
 
 def from_angles(theta: ArrayLike) -> Array:
     r"""Tokens on the circle, $(\cos\theta, \sin\theta)$: ``(..., n)`` to ``(..., n, 2)``."""
-    theta = _check.angles(theta)
-    return np.stack([np.cos(theta), np.sin(theta)], axis=-1)
+    theta = _check.angles(theta, "theta", _check.array)
+    xp = _xp.of(theta)
+    return xp.stack([xp.cos(theta), xp.sin(theta)], axis=-1)
 
 
 def to_angles(x: ArrayLike) -> Array:
     r"""Angles in $(-\pi, \pi]$ of tokens on the circle: ``(..., n, 2)`` to ``(..., n)``."""
     x = _check.tokens(x)
     if x.shape[-1] != 2:
-        raise ValueError(f"x must lie on the circle, shape (..., n, 2), got shape {x.shape}")
-    return np.arctan2(x[..., 1], x[..., 0])
+        raise ValueError(f"x must lie on the circle, shape (..., n, 2), got shape {(*x.shape,)}")
+    return _xp.of(x).atan2(x[..., 1], x[..., 0])
 
 
 def _normalize(x: Array) -> Array:
-    return x / np.sqrt(np.einsum("...d,...d->...", x, x))[..., None]
+    return x / _xp.of(x).sqrt(_xp.dot(x, x))[..., None]
 
 
 def _tangent(x: Array, v: Array) -> Array:
-    return v - np.einsum("...d,...d->...", x, v)[..., None] * x
+    return v - _xp.dot(x, v)[..., None] * x

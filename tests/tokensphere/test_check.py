@@ -88,7 +88,7 @@ TABLE = {
     "harmonics.mode_switch": {"k": (1, WHOLE), "d": (3, DIMENSION)},
     "flow.solve": {
         "x0": (X, TOKENS), "beta": (1.0, BETA), "times": ([0.0, 0.1], TIMES),
-        "kind": ("softmax", KIND), "rtol": (1e-6, RTOL),
+        "kind": ("softmax", KIND), "rtol": (1e-6, [bad for bad in RTOL if bad is not None]),
     },
     "circle.velocity": {
         "theta": (THETA, ANGLES), "beta": (1.0, [*BETA, 701.0]), "kind": ("unnormalized", KIND),

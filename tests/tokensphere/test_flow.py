@@ -202,6 +202,34 @@ def test_float32_is_kept():
     assert np.abs(np.linalg.norm(run.tokens, axis=-1) - 1).max() < 4 * np.finfo(np.float32).eps
 
 
+@pytest.mark.parametrize(
+    ("n", "beta", "horizon"), [(32, 2.0, 5.0), (32, 9.0, 20.0), (8, 1.0, 60.0)]
+)
+def test_float32_costs_no_more_steps_and_few_roundings(n, beta, horizon):
+    """At the least rtol: evaluations and errors as stated, against float64 at 1e-12."""
+    small = start(n, 3, 5).astype(np.float32)
+    x0 = sphere.normalize(small.astype(np.float64))
+    times = [0.0, horizon / 2, horizon]
+    run = flow.solve(small, beta, times)
+    exact = flow.solve(x0, beta, times, rtol=1e-12).tokens
+    like64 = flow.solve(x0, beta, times, rtol=1e-6)
+    assert run.evaluations <= 1.25 * like64.evaluations
+    np.testing.assert_allclose(run.tokens, exact, atol=2e-5)
+    # and the velocities really were float32: float64 is reproduced to more digits than this
+    by_default = flow.solve(x0, beta, times).tokens
+    assert np.abs(run.tokens - exact).max() > 10 * np.abs(by_default - exact).max()
+
+
+def test_float32_has_a_least_rtol_of_its_own():
+    small = start(6, 3, 10).astype(np.float32)
+    by_default, named = (flow.solve(small, 2.0, [0, 1.0], **o) for o in ({}, {"rtol": 1e-6}))
+    assert (by_default.tokens == named.tokens).all()
+    with pytest.raises(
+        ValueError, match=r"^rtol must be a finite number and >= 1e-06 and <= 0.1, got"
+    ):
+        flow.solve(small, 2.0, [0, 1.0], rtol=1e-8)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_still_configurations_stay(kind):
     e = np.zeros(4)
