@@ -268,7 +268,7 @@ def test_the_same_results_whatever_the_number_of_jobs(
 
 
 def test_a_killed_build_leaves_nothing_that_counts(book: Any, no_site: None, capsys: Any) -> None:
-    book.add("first", small("F", "print('first')"))
+    book.add("first", small("F", "print('first')") + "The longest begins first. " * 100)
     book.add("wait", small("W") + WAITING)
     build = book.start("build", "--jobs", "1")
     started = book.root / "book" / "started"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 import time
 import types
 from collections.abc import Iterator
@@ -50,9 +51,13 @@ def dask_address() -> Iterator[tuple[str, Any]]:
     from distributed import LocalCluster
 
     sys.path.insert(0, str(HERE))  # the workers are given this process's path
-    with LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with warnings.catch_warnings():
+        # a busy disk is no failure
+        warnings.filterwarnings("ignore", "Creating scratch directories is taking")
+        cluster = LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+    with cluster:
         yield cluster.scheduler_address, cluster
     sys.path.remove(str(HERE))
 

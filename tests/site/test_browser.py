@@ -30,7 +30,8 @@ DRAWINGS = """() => [...document.querySelectorAll('.companion-drawing svg')].fil
   const ink = svg.getBBox();
   return [box.width, box.height, ink.width, ink.height, getComputedStyle(svg).color];
 })"""
-MATHS = """() => [...document.querySelectorAll('article .math')].map(m => {
+MATHS = """() => [...document.querySelectorAll('article .math')].filter(
+  m => !m.closest('.tag_playground-paper')).map(m => {
   const box = m.querySelector('mjx-container');
   return box && !box.querySelector('mjx-merror') ? box.getBoundingClientRect().width : 0;
 })"""
@@ -54,6 +55,14 @@ WIDER = "() => document.documentElement.scrollWidth - document.documentElement.c
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def no_page_is_left(browser: Any) -> Iterator[None]:
+    """A page that a failed test left open would go on computing, and disturb the others."""
+    yield
+    for context in browser.contexts:
+        context.close()
 
 
 @pytest.fixture
