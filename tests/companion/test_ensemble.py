@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
 import time
 import types
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
