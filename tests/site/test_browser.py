@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -208,7 +209,8 @@ def test_the_link_to_the_code_leads_to_the_cell(site: Path, served: str, browser
     page, _ = watched(context)
     for name in names(site):
         page.goto(f"{served}/{quote(name)}")
-        link = page.locator("figure.companion-figure .companion-links a", has_text="code").first
+        links = page.locator("figure.companion-figure .companion-links a")
+        link = links.filter(has_text=re.compile(r"^\s*code\s*$")).first
         if link.count():
             target = link.get_attribute("href")
             assert target.startswith("#code-")
