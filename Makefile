@@ -37,6 +37,7 @@ $(READY): requirements.txt pyproject.toml src/companion/install.py
 	@touch $@
 
 benchmarks: $(READY)
+	@mkdir -p _build
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest benchmarks -p no:xdist \
 	    -o addopts= -o pythonpath=benchmarks -o python_files='bench_*.py' -o python_functions='bench_*' \
 	    --benchmark-columns=min,rounds --benchmark-json=_build/performance.json
