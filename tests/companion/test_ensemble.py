@@ -1,6 +1,7 @@
 import itertools
 import linecache
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import fakebook as fake
 import numpy as np
 import pytest
 import xarray as xr
@@ -207,6 +209,54 @@ def test_the_environment_says_where_to_compute(
     monkeypatch.setenv(_session.WORKERS, "2")
     with ensemble.executor() as there:
         assert there.submit(os.getpid).result() != os.getpid()
+
+
+SWEEP = """import os
+import pathlib
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from companion import ensemble, figures
+
+drifts = [0.0, 0.5, 1.0]
+calls = pathlib.Path(os.environ["CALLS"])
+
+
+def end(rng, *, drift):
+    (calls / str(os.getpid())).touch()
+    return rng.normal(drift, 1.0, n).sum()
+
+
+(calls / "here").write_text(str(os.getpid()))
+ends = ensemble.run(end, {"drift": drifts}, replicates=8, seed=1, batch=1)
+fig, ax = plt.subplots()
+ax.plot(drifts, ends.end.mean("replicate"))
+figures.save(fig, "ends", data={"drift": drifts, "end": ends.end.mean("replicate").values},
+             caption="Ends.", alt="A rising line.", seed=1)"""
+
+
+def test_a_chapter_gives_the_same_bytes_wherever_its_ensembles_compute(
+    book: Any, dask_address: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = fake.cell("n = 20", "parameters") + fake.cell(SWEEP)
+    book.add("sweep", f"# A sweep\n\n## Ends\n\n{sweep}")
+    found = []
+    places = ((), ("--workers", "2"), ("--scheduler", dask_address[0]))
+    for number, place in enumerate(places):
+        pids, output = tmp_path / f"pids-{number}", tmp_path / f"output-{number}"
+        pids.mkdir()
+        monkeypatch.setenv("CALLS", str(pids))
+        shutil.rmtree(book.root / "_build" / "ensembles", ignore_errors=True)
+        done = book.run("run", "sweep", *place, "--output", str(output))
+        assert done.returncode == 0, done.stderr
+        kernel = (pids / "here").read_text()
+        assert {path.name for path in pids.iterdir()} - {"here"}
+        assert (pids / kernel).exists() == (not place)
+        files = ["figures.json", *(path.relative_to(output) for path in output.glob("figures/*"))]
+        found.append({str(name): (output / name).read_bytes() for name in files})
+    assert len(found[0]) > 2
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
