@@ -96,8 +96,8 @@ def run(
 ) -> None:
     """Execute one chapter with your own parameters.
 
-    Writes the executed notebook, the figures with their data, and the claims into a folder;
-    the book itself stays as it is.
+    CHAPTER is its name, or that of a figure or a claim in it. Writes the executed notebook, the
+    figures with their data, and the claims into a folder; the book itself stays as it is.
     """
     from companion.run import run
     from companion.source import value_from_text
@@ -108,6 +108,8 @@ def run(
     for claim in claims:
         click.echo(f"{claim['status']:<20} {claim['id']}: {claim['verdict']}")
     click.echo(f"The results are in {place}")
+    if (figure := place / "figures" / f"{chapter}.svg").is_file():
+        click.echo(f"The figure is {figure}")
 
 
 @cli.command("list")

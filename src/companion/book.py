@@ -38,15 +38,17 @@ class Book:
         return list(dict.fromkeys([*PROFILES, *named]))
 
     def chapter(self, name: str) -> Page:
-        """Find a chapter by its name or by a last part of it that only it has."""
+        """Find a chapter by its name, a last part of it, or a figure or claim that it makes."""
         name = name.removesuffix(".md").removeprefix("book/")
         found = [c for c in self.chapters if c.name == name]
         found = found or [c for c in self.chapters if c.name.rsplit("/", 1)[-1] == name]
+        found = found or [c for c in self.chapters if name in c.declares]
         if len(found) == 1:
             return found[0]
         names = ", ".join(c.name for c in (found or self.chapters)) or "none"
-        what = f"{name!r} is more than one chapter" if found else f"there is no chapter {name!r}"
-        raise Problem(f"{what}; {'choose from' if found else 'there are'}: {names}")
+        if found:
+            raise Problem(f"{name!r} is more than one chapter; choose from: {names}")
+        raise Problem(f"{name!r} is no chapter, figure or claim; the chapters are: {names}")
 
     def check_profile(self, profile: str) -> None:
         """Raise Problem if no such profile exists."""

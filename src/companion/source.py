@@ -22,6 +22,7 @@ DEFAULT_TIMEOUT = 3600  # seconds a cell may take
 PROFILES = ("paper", "quick", "large")
 DATA = (".json", ".csv", ".npz")  # what a page may read that lies beside it
 
+_DECLARED = re.compile(r"""(?:figures\.save|claims\.check)\(\s*(?:\w+,\s*)?["']([a-z0-9-]+)["']""")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*(.*)$")
 _OPTION = re.compile(r":([\w-]+):\s*(.*)$")
 _OPERATORS: dict[type, Callable[..., Any]] = {
@@ -71,6 +72,11 @@ class Page:
     def cells(self) -> list[Cell]:
         """The code cells, in order."""
         return code_cells(self.text)
+
+    @cached_property
+    def declares(self) -> set[str]:
+        """The figures and claims that its code names."""
+        return {name for cell in self.cells for name in _DECLARED.findall(cell.source)}
 
     @property
     def is_chapter(self) -> bool:

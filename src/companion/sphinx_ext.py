@@ -43,7 +43,8 @@ class MimeRenderer:
             else:
                 shown = [_file(figure) for figure in record["figures"]]
             pairs = zip(record["figures"], shown, strict=True)
-            again = [node for pair in pairs for node in _again(renderer, data, *pair)]
+            gallery = record["gallery"]
+            again = [node for pair in pairs for node in _again(renderer, data, *pair, gallery)]
             return [nodes.container("", *again, classes=classes)]
         # Without MyST-NB's own class, whose background in the dark theme is a light one.
         return [nodes.raw("", data.string, format="html")]
@@ -67,7 +68,7 @@ def _figure(renderer: Any, data: Any, record: dict[str, Any], drawing: str) -> n
 
 
 def _again(
-    renderer: Any, data: Any, record: dict[str, Any], drawing: nodes.raw
+    renderer: Any, data: Any, record: dict[str, Any], drawing: nodes.raw, gallery: bool
 ) -> tuple[nodes.Node, ...]:
     """Build a figure without a number: it has one where it was made."""
     chapter = nodes.reference("", "from the chapter", refuri=record["link"], internal=True)
@@ -78,6 +79,7 @@ def _again(
         _parsed(renderer, data, record["caption"], nodes.paragraph(record["caption"])),
         _links(record, chapter),
         *_claim_links(record),
+        *([_command(record)] if gallery else ()),
         nodes.raw("", "</figcaption></figure>", format="html"),
     )
 
@@ -91,6 +93,14 @@ def _claim_links(record: dict[str, Any]) -> list[nodes.Node]:
         line += [nodes.Text(", ")] if number else []
         line += nodes.reference("", id, refuri=link, internal=True)
     return [line]
+
+
+def _command(record: dict[str, Any]) -> nodes.paragraph:
+    """Say how to make the figure again."""
+    command = f"companion run {record['id']}"
+    line = nodes.paragraph("", "Again: ", classes=["companion-links"])
+    line += nodes.literal(command, command)
+    return line
 
 
 def _drawing(svg: str) -> nodes.raw:

@@ -155,6 +155,15 @@ def test_a_run_of_ones_own(built: Any, tmp_path: Path) -> None:
     assert (built.root / "_build" / "book.json").read_text() == before
 
 
+@pytest.mark.parametrize("name", ["parabola", "mean-of-square"])
+def test_a_figure_or_claim_names_its_chapter(built: Any, tmp_path: Path, name: str) -> None:
+    done = built.run("run", name, "-p", "n", "5", "--output", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "figures" / "parabola.csv").read_text().count("\n") == 6
+    said = f"The figure is {tmp_path / 'figures' / 'parabola.svg'}\n"
+    assert (said in done.stdout) == (name == "parabola")
+
+
 def test_an_edit_executes_that_chapter_and_what_reads_it(built: Any) -> None:
     built.add("second", small("Second", "print(n + 1)"))
     done = built.run("build", "--profile", "large")

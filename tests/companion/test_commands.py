@@ -124,7 +124,7 @@ def test_list(two: Any, command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "c"], "no chapter 'c'; there are: a, b"),
+        (["run", "c"], "'c' is no chapter, figure or claim; the chapters are: a, b"),
         (["run", "a", "-p", "m", "1"], "no parameter 'm'; it has: n"),
         (["run", "a", "-p", "n", "many"], "parameter 'n' of chapter a is a number (default 1)"),
         (["run", "a", "-p", "n", "-3", "-p", "m", "-1"], "no parameter 'm'; it has: n"),
