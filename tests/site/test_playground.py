@@ -207,6 +207,18 @@ def test_antipodal_pair(numbers: Any) -> None:
     assert min(found["overlaps"][0], found["overlaps"][-1]) > 0.4
 
 
+def test_pull_alone_undoes_what_noise_has_made(numbers: Any) -> None:
+    sizes = numbers.evaluate("""() => ["common", "none"].map((noise) => {
+      const run = new playground.Run(playground.preset("antipodal-pair"));
+      while (run.time < 12 * run.unit) run.step();
+      run.state = {...run.state, noise, beta: 1};
+      const end = run.time + 40 * run.unit;
+      while (run.time < end) run.step();
+      return playground.groupSizes(run.tokens, run.state.n, run.state.d, 0.2);
+    })""")
+    assert [len(groups) for groups in sizes] == [2, 1]
+
+
 def test_independent_noise_keeps_tokens_apart(numbers: Any) -> None:
     found = numbers.evaluate(AFTER, ["independent-noise", 6])
     assert len(found["sizes"]) > 20
