@@ -61,9 +61,8 @@ ICONS = """() => [...document.querySelectorAll('svg.svg-inline--fa, i[class*="fa
   icon => !icon.querySelector('path[d]') || icon.matches('.fa-missing')).map(icon => icon.outerHTML)
 """
 # What axe-core finds, but for what is minor.
-AXE = """async (rules) => {
-  const only = rules.length ? {runOnly: rules} : {};
-  const result = await axe.run(document, {resultTypes: ["violations"], ...only});
+AXE = """async () => {
+  const result = await axe.run(document, {resultTypes: ["violations"]});
   return result.violations
     .filter((v) => ["serious", "critical"].includes(v.impact) || v.id === "heading-order")
     .map((v) => `${v.help}: ${v.nodes.map((n) => n.html.slice(0, 150)).join(" | ")}`);
@@ -108,11 +107,9 @@ def watched(context: Any) -> tuple[Any, list[str]]:
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on(
-        "requestfailed",
+        "requestfailed",  # the icon of a page that was left before it came
         lambda request: (
-            None  # of a page that was left before it came
-            if request.failure == "net::ERR_ABORTED"
-            else wrong.append(f"failed: {request.url}")
+            None if request.url.endswith(ICON) else wrong.append(f"failed: {request.url}")
         ),
     )
     page.on(
@@ -155,21 +152,18 @@ def stands_out(colour: str, theme: str) -> bool:
 def test_every_page(site: Path, served: str, browser: Any, theme: str, width: int) -> None:
     context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900})
     page, wrong = watched(context)
-    if theme == "dark":  # the themes differ in colours only, and the first screen shows those
-        page.route("**/companion-math.js*", lambda route: route.fulfill(body=""))
     drawings = formulas = 0
     for name in names(site):
         page.goto(f"{served}/{quote(name)}", wait_until="load")
-        page.evaluate(READY if theme == "light" else OPEN)
+        page.evaluate(READY)
         assert wrong == [], name
         assert page.evaluate(ICONS) == [], name
         for box_width, box_height, ink_width, ink_height, colour in page.evaluate(DRAWINGS):
             drawings += 1
             assert min(box_width, box_height, ink_width, ink_height) > 50, name
-            assert stands_out(colour, theme), (name, colour)
+            bright = sum(map(float, colour.split("(")[1].split(")")[0].split(",")[:3])) / 3
+            assert bright > 150 if theme == "dark" else bright < 105, (name, colour)
         for formula_width, colour in page.evaluate(MATHS):
-            if formula_width == 0 and theme == "dark":
-                continue
             formulas += 1
             assert formula_width > 0, name
             assert stands_out(colour, theme), (name, colour)
@@ -229,9 +223,8 @@ def test_it_works_from_a_folder(site: Path, browser: Any) -> None:
     for name in names(site):
         if name.startswith("book/"):
             page.goto((site / name).as_uri(), wait_until="load")
-            page.evaluate(OPEN)
-            if page.locator("article .math").count():
-                page.locator("article mjx-container > *").first.wait_for(state="attached")
+            page.evaluate(READY)
+            assert all(width > 0 for width, _ in page.evaluate(MATHS)), name
     assert wrong == []
     context.close()
 
@@ -298,11 +291,7 @@ def test_figures_that_turn_or_slide(served: str, site: Path, browser: Any) -> No
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_bars_the_way(site: Path, served: str, browser: Any, theme: str) -> None:
-    """axe-core finds nothing serious: names, contrast, order of headings, roles.
-
-    The themes differ in their colours only, so the second one is asked for contrast.
-    """
-    rules = ["color-contrast"] if theme == "dark" else []
+    """axe-core finds nothing serious: names, contrast, order of headings, roles."""
     package = resources.files("axe_playwright_python")
     axe = (package / "axe.min.js").read_text(encoding="utf-8")
     context = browser.new_context(color_scheme=theme)
@@ -313,12 +302,12 @@ def test_nothing_bars_the_way(site: Path, served: str, browser: Any, theme: str)
         page.evaluate(OPEN)
         page.evaluate(LIGHTER)
         page.evaluate(axe)
-        for finding in page.evaluate(AXE, rules):
+        for finding in page.evaluate(AXE):
             found.append(f"{name}: {finding}")
     assert found == []
     pale = '<p style="color: #999; background: #aaa">Can you read this?</p>'
     page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", pale)
-    assert page.evaluate(AXE, rules) != []
+    assert page.evaluate(AXE) != []
     context.close()
 
 
