@@ -7,6 +7,7 @@ falls back to what can be seen from the working folder.
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def display(bundle: dict[str, Any], metadata: dict[str, Any] | None = None) -> N
         show(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
 
 
-class Shown:
+class Shown(ABC):
     """Something displayed as it is made, which must not appear again as a cell's last value.
 
     ``claims.check(...)`` shows its box at once, so that a loop of checks shows them all.
@@ -71,8 +72,9 @@ class Shown:
     def __init__(self) -> None:
         self._cell = _cell_number()
 
+    @abstractmethod
     def _bundle(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """What is shown: media type → content."""
 
     def _metadata(self) -> dict[str, Any]:
         """Say what the HTML is, for :mod:`companion.sphinx_ext`."""
