@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from tokensphere import attention, flow, sphere
+from tokensphere import _integrate, attention, flow, sphere
 
 EPS = np.finfo(float).eps
 KINDS = ("softmax", "unnormalized")
@@ -284,3 +284,33 @@ def test_flow_properties(beta, n, d, seed, kind):
     if beta > 0:
         energy = attention.energy(run, beta)
         assert (np.diff(energy) >= -1e-9 * energy[-1]).all()
+
+
+def spread(x):
+    """Root mean square distance of coordinates from the mean token's, as errors are measured."""
+    return np.sqrt(np.mean(((x - x.mean(axis=-2, keepdims=True)) / (1 + np.abs(x))) ** 2, (-2, -1)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rtol", [1e-3, 1e-4, 1e-6])
+def test_between_the_steps_the_error_is_as_small_as_at_their_ends(kind, rtol):
+    # where one cluster attracts, steps grow until the method is hardly stable
+    unit = np.exp(-1.5) if kind == "unnormalized" else 1.0
+    times = unit * np.linspace(0, 60, 400)
+    for seed in range(4):
+        x0 = start(12, 5, seed)
+        path = flow.solve(x0, 1.5, times, kind, rtol=rtol).tokens
+        exact = flow.solve(x0, 1.5, times, kind, rtol=1e-12).tokens
+        merged = spread(exact) < rtol / 10
+        assert merged.sum() > 50
+        assert spread(path)[merged].max() < 10 * rtol
+        energy = [attention.energy(x, 1.5) for x in path]
+        assert np.diff(energy).min() > -10 * rtol * np.ptp(energy)
+
+
+def test_the_integrators_polynomial_check_is_exact():
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        p = np.polynomial.Polynomial(rng.standard_normal(8))
+        assert abs(_integrate._SLOPE @ p(_integrate._NODES) - p.deriv()(0.5)) < 1e-12
+    assert abs(_integrate._SLOPE @ _integrate._NODES**9 - 9 * 0.5**8) > 1e-6
