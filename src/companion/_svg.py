@@ -8,7 +8,7 @@ drawings share one page; and the size follows the page's width.
 import html
 import re
 
-from companion._style import INK, PAPER
+from companion._style import INK
 
 _PROLOG = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
 _ROOT = re.compile(r"<svg\b[^>]*>")
@@ -46,7 +46,7 @@ def inline(svg: str, prefix: str, alt: str) -> str:
     svg = _NAME.sub(lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", svg)
     svg = _LINK.sub(lambda m: f'{m[1]}="#{prefix}-{m[2]}"', svg)
     svg = _URL.sub(lambda m: f"url(#{prefix}-{m[1]})", svg)
-    svg = svg.replace(INK, "currentColor").replace(PAPER, f"var(--companion-paper, {PAPER})")
+    svg = svg.replace(INK, "currentColor")
 
     # 1 pt = 4/3 px. The width in px lets the style sheet keep text readable on a phone.
     root = (

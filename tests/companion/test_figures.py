@@ -116,7 +116,7 @@ def test_the_copy_in_the_page(folder: Path) -> None:
     assert _style.INK in saved
     one, two = inline(saved, "one", 'say "yes" & go'), inline(saved, "two", "no")
     assert _style.INK not in one
-    assert "#ffffff" not in re.sub(r"var\(--companion-paper, #ffffff\)", "", one)
+    assert one.count("#ffffff") == saved.count("#ffffff") > 0, "what is white stands on a colour"
     assert "currentColor" in one
     root = ElementTree.fromstring(one)  # well formed
     assert root.get("aria-label") == 'say "yes" & go'
