@@ -232,7 +232,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx-mathjax-offline")
     app.add_post_transform(FileLinks)
     glossary.setup(app)
-    app.add_js_file(_math.SCRIPT, loading_method="defer")
+    _math.setup(app)
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", add_static)
     app.connect("doctree-read", name_code_cells)

@@ -42,6 +42,13 @@ MATHS = """() => [...document.querySelectorAll('article .math')].filter(
   const good = box && !box.querySelector('mjx-merror');
   return good ? [box.getBoundingClientRect().width, getComputedStyle(box).color] : [0, ''];
 })"""
+# Formulas from which a comma, a bracket or the rest of a word could be torn at the end of a line.
+TORN = """() => [...document.querySelectorAll('article span.math')].filter(m => {
+  const text = (node) => node?.nodeType === Node.TEXT_NODE ? node.data : '';
+  const [before, after] = [text(m.previousSibling), text(m.nextSibling)];
+  return (/[^\\s–—]$/.test(before) || /^[^\\s–—]/.test(after)) &&
+    getComputedStyle(m.parentElement).whiteSpace !== 'nowrap';
+}).map(m => m.parentElement.textContent.slice(0, 100))"""
 # axe-core looks at every element, and most are the words of a program, the strokes of a drawing and
 # the parts of a formula. A word of each colour on each ground will do; what is drawn is not read.
 LIGHTER = """() => {
@@ -163,6 +170,7 @@ def test_every_page(site: Path, served: str, browser: Any, theme: str, width: in
         page.evaluate(READY)
         assert wrong == [], name
         assert page.evaluate(ICONS) == [], name
+        assert page.evaluate(TORN) == [], name
         for box_width, box_height, ink_width, ink_height, colour in page.evaluate(DRAWINGS):
             drawings += 1
             assert min(box_width, box_height, ink_width, ink_height) > 50, name
