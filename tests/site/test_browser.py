@@ -80,6 +80,7 @@ AXE = """async () => {
     .map((v) => `${v.help}: ${v.nodes.map((n) => n.html.slice(0, 150)).join(" | ")}`);
 }"""
 ICON = "/favicon.svg"
+LEFT = "net::ERR_ABORTED"  # a page was left before a font or its icon came
 # The browser's hints about speed, which plotly's drawing in three dimensions brings about.
 SPEED = ("GL Driver Message (OpenGL, Performance", "willReadFrequently")
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -119,10 +120,8 @@ def watched(context: Any) -> tuple[Any, list[str]]:
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on(
-        "requestfailed",  # the icon of a page that was left before it came
-        lambda request: (
-            None if request.url.endswith(ICON) else wrong.append(f"failed: {request.url}")
-        ),
+        "requestfailed",
+        lambda request: None if request.failure == LEFT else wrong.append(f"failed: {request.url}"),
     )
     page.on(
         "console",

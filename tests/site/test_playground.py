@@ -57,7 +57,14 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        page.on(
+            "requestfailed",
+            lambda request: (
+                None  # the page was left before it came
+                if request.failure == "net::ERR_ABORTED"
+                else wrong.append(f"failed: {request.url}")
+            ),
+        )
         page.on(
             "console",
             lambda message: (
